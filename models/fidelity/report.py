@@ -1,0 +1,104 @@
+"""Predicted against measured: the record of one group of rows and the statistics every table reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from models.checks import BoolArray, FloatArray
+
+
+class TableError(ValueError):
+    """A measured file that cannot be read; the message names file, line, column and rule."""
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """Errors of one group of rows of one table: fractions, `None` where not defined."""
+
+    table: str
+    group: str
+    device: str
+    dtype: str
+    quantity: str
+    constants: str
+    rows: int
+    out_of_scope: int = 0
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+    mape: float | None = None
+    calibrated_mape: float | None = None
+    leave_one_device_out_mape: float | None = None
+    median_ape: float | None = None
+    bias: float | None = None
+    p90_ape: float | None = None
+    kendall_tau: float | None = None
+    spearman: float | None = None
+    roofline_mape: float | None = None
+    interval_coverage: float | None = None
+    interval_width: float | None = None
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The group as one JSON object."""
+        return asdict(self)
+
+
+TableReader = Callable[[Path], Iterable[GroupReport]]
+"""Reads one measured file and reports each of its groups. Every module of `fidelity` that knows a table offers
+`TABLES: dict[str, TableReader]`, keyed by a glob of file names such as `aic_gemm_*.csv`."""
+
+
+def absolute_percentage_errors(predicted: ArrayLike, measured: ArrayLike) -> FloatArray:
+    """|predicted / measured - 1|, shape (n_rows,) [1]."""
+    return np.abs(np.asarray(predicted, dtype=np.float64) / np.asarray(measured, dtype=np.float64) - 1.0)
+
+
+def error_statistics(
+    predicted: FloatArray,
+    measured: FloatArray,
+    *,
+    roofline: FloatArray | None = None,
+    left_out: FloatArray | None = None,
+    calibrated: FloatArray | None = None,
+    interval: tuple[FloatArray, FloatArray] | None = None,
+) -> dict[str, float | None]:
+    """
+    Return the statistics of `GroupReport` for one group, as keyword arguments of it.
+
+    Parameters
+    ----------
+    predicted, measured : arrays of shape (n_rows,)
+        In any one unit, all positive.
+    roofline, left_out, calibrated : arrays of shape (n_rows,), optional
+        Predictions of the plain roofline, of constants that never saw this device, and of its profile.
+    interval : pair of arrays of shape (n_rows,), optional
+        Lower and upper end of the stated 90 % interval.
+    """
+    if len(measured) == 0:
+        return {}
+    errors = absolute_percentage_errors(predicted, measured)
+    ratio = np.log(predicted / measured)
+    ranked = len(measured) > 2 and np.ptp(measured) > 0 and np.ptp(predicted) > 0
+    statistics: dict[str, float | None] = {
+        "mape": float(errors.mean()),
+        "median_ape": float(np.median(errors)),
+        "bias": float(np.expm1(np.median(ratio))),
+        "p90_ape": float(np.quantile(errors, 0.9)),
+        "kendall_tau": float(stats.kendalltau(predicted, measured).statistic) if ranked else None,
+        "spearman": float(stats.spearmanr(predicted, measured).statistic) if ranked else None,
+    }
+    others = {"roofline_mape": roofline, "leave_one_device_out_mape": left_out, "calibrated_mape": calibrated}
+    for key, values in others.items():
+        statistics[key] = None if values is None else float(absolute_percentage_errors(values, measured).mean())
+    if interval is not None:
+        low, high = interval
+        inside: BoolArray = (measured >= low) & (measured <= high)
+        statistics["interval_coverage"] = float(inside.mean())
+        statistics["interval_width"] = float(np.median(np.sqrt(high / low)) - 1.0)
+    return statistics
