@@ -1,0 +1,78 @@
+"""Rows of factors that few design parameters decide, filled on demand and shared by all designs of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from models.checks import FloatArray, IntArray
+from models.hardware.design import DesignBatch, take
+
+MAX_TABLE_BYTES = 400 * 2**20
+"""Memory one table may take before it starts afresh [B]."""
+
+
+def compress(**columns: Any) -> tuple[dict[str, FloatArray], IntArray]:
+    """
+    Return the distinct rows of equally long `columns` and the index that restores the originals.
+
+    Examples
+    --------
+    >>> distinct, index = compress(m=[1.0, 2.0, 1.0], n=[8.0, 8.0, 8.0])
+    >>> distinct["m"], index
+    (array([1., 2.]), array([0, 1, 0]))
+    """
+    names = list(columns)
+    table = np.stack(np.broadcast_arrays(*[np.asarray(columns[name], dtype=np.float64) for name in names]), axis=-1)
+    distinct, index = np.unique(np.atleast_2d(table), axis=0, return_inverse=True)
+    return {name: distinct[:, i] for i, name in enumerate(names)}, index.reshape(-1).astype(np.int64)
+
+
+class FactorTables:
+    """
+    Keeps rows of shape (width,), each keyed by the values of some design parameters.
+
+    The rows of a table are built by the function of the caller, which must depend on nothing but those parameters.
+    """
+
+    def __init__(self) -> None:
+        self._position: dict[Hashable, dict[bytes, int]] = {}
+        self._rows: dict[Hashable, FloatArray] = {}
+
+    def rows(
+        self,
+        name: Hashable,
+        designs: DesignBatch,
+        fields: Sequence[str],
+        build: Callable[[DesignBatch], FloatArray],
+    ) -> FloatArray:
+        """Return one row per design, shape (n_designs, width), building those whose key is new."""
+        keys = np.ascontiguousarray(np.stack([getattr(designs, field) for field in fields], axis=1))
+        packed = [key.tobytes() for key in keys]
+        position = self._position.setdefault(name, {})
+        missing = {key: i for i, key in enumerate(packed) if key not in position}
+        if missing:
+            built = build(take(designs, list(missing.values())))
+            self._append(name, list(missing), built, packed)
+        position = self._position[name]
+        return self._rows[name][[position[key] for key in packed]]
+
+    def _append(self, name: Hashable, keys: list[bytes], built: FloatArray, wanted: list[bytes]) -> None:
+        """Store new rows, growing by doubling; a table that is full keeps only what is wanted now."""
+        position, rows = self._position[name], self._rows.get(name)
+        if rows is not None and (len(position) + len(keys)) * rows.shape[1] * 8 > MAX_TABLE_BYTES:
+            kept = [key for key in dict.fromkeys(wanted) if key in position]
+            rows = rows[[position[key] for key in kept]] if kept else None
+            position = {key: i for i, key in enumerate(kept)}
+            self._position[name] = position
+        used, needed = len(position), len(position) + len(keys)
+        if rows is None or needed > len(rows):
+            grown = np.empty((max(64, 2 * needed), built.shape[1]))
+            if rows is not None:
+                grown[:used] = rows[:used]
+            rows = grown
+        rows[used:needed] = built
+        position.update(zip(keys, range(used, needed), strict=True))
+        self._rows[name] = rows
