@@ -1,0 +1,111 @@
+"""Work of the vector lanes: norms, rotary embedding, activations, residual additions, gathers, softmax, conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from models import tables
+from models.checks import FloatArray, require_known
+from models.hardware.design import DesignBatch
+from models.operators.axes import norm_maximum, per_design, size_arrays
+
+Constants = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ElementwiseOperator:
+    """How often an operator reads and writes one element of its output, when nothing is fused."""
+
+    name: str
+    reads: float
+    writes: float
+
+
+ELEMENTWISE: dict[str, ElementwiseOperator] = {
+    operator.name: operator
+    for operator in (
+        ElementwiseOperator("norm", 1, 1),
+        ElementwiseOperator("rope", 1, 1),
+        ElementwiseOperator("activation", 2, 1),
+        ElementwiseOperator("residual", 2, 1),
+        ElementwiseOperator("embedding", 1, 1),
+        ElementwiseOperator("softmax", 1, 1),
+        ElementwiseOperator("router", 1, 1),
+        ElementwiseOperator("quantise", 1, 1),
+        ElementwiseOperator("dequantise", 1, 1),
+    )
+}
+
+
+def elementwise_time_s(
+    designs: DesignBatch,
+    op: str,
+    elements: ArrayLike,
+    traffic_bytes: ArrayLike,
+    *,
+    rows: ArrayLike = 1.0,
+    start_s: ArrayLike | None = None,
+    constants: Constants | None = None,
+) -> FloatArray:
+    """
+    Return the time of one elementwise or row-wise kernel on one chip.
+
+    The cores process elements at a rate of their own, the traffic crosses main memory unless it fits the shared
+    buffer, and both overlap softly.
+
+    Parameters
+    ----------
+    designs : DesignBatch
+        Of n_designs designs.
+    op : str
+        A key of `ELEMENTWISE`.
+    elements : array broadcastable to (n_shapes,) or (n_designs, n_shapes)
+        Output elements: tokens x width.
+    traffic_bytes : array, as `elements`
+        All reads and writes. [B]
+    rows : array, as `elements`
+        Rows (tokens) that a row-wise operator treats one by one.
+    start_s : scalar or array of shape (n_designs,), optional
+        Start of the kernel; the fitted one when left out, 0 where it is fused into a neighbour. [s]
+    constants : mapping, optional
+        Instead of `models/data/constants/elementwise.csv`.
+
+    Returns
+    -------
+    array of shape (n_designs, n_shapes)
+        [s]
+
+    Raises
+    ------
+    UnknownNameError
+        If `op` is no key of `ELEMENTWISE`.
+
+    Examples
+    --------
+    >>> from models.hardware.design import reference_design
+    >>> time_s = elementwise_time_s(reference_design(), "norm", 4096 * 8192, 2 * 2 * 4096 * 8192)
+    >>> time_s.shape
+    (1, 1)
+    """
+    require_known("elementwise operator", op, ELEMENTWISE)
+    c = tables.constants("elementwise") if constants is None else constants
+    count, traffic, n_rows = size_arrays(elements, traffic_bytes, rows)
+    cores = per_design(designs.n_cores, count)
+    clock_hz = per_design(designs.clock_hz, count)
+    issue_share = c["issue_fraction"]
+    lanes = issue_share + (1.0 - issue_share) * c["lanes_reference"] / per_design(designs.vector_lanes_per_core, count)
+    element_cycles = c[f"{op}_cycles_per_element"] * lanes * count
+    row_cycles = c[f"{op}_cycles_per_row"] * n_rows
+    core_s = (element_cycles + row_cycles) / (cores * clock_hz)
+    resident = 1.0 / (1.0 + (traffic / (c["l2_share_ratio"] * per_design(designs.l2_bytes, count) + 1.0)) ** 3)
+    memory_s = (
+        traffic
+        * (1.0 - resident * (1.0 - 1.0 / c["l2_rate_ratio"]))
+        / (per_design(designs.memory_bandwidth_bytes_per_s, count) * c["memory_efficiency_fraction"])
+    )
+    start = per_design(c[f"{op}_start_s"] if start_s is None else start_s, count)
+    return np.asarray(start + norm_maximum(c["overlap_exponent"], core_s, memory_s))

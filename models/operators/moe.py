@@ -1,0 +1,129 @@
+"""Expert MLPs of a mixture of experts: which experts are touched, how unevenly, and the grouped GEMMs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from models import tables
+from models.checks import FloatArray
+from models.hardware.design import DesignBatch, peak_flop_per_s
+from models.operators.axes import norm_maximum, per_design, size_arrays
+
+Constants = Mapping[str, float]
+
+
+def expected_distinct_experts(
+    n_experts: ArrayLike, top_k: ArrayLike, tokens: ArrayLike, zipf_exponent: ArrayLike = 0.0
+) -> FloatArray:
+    """
+    Return how many different experts `tokens` tokens touch, each choosing `top_k` of them.
+
+    Uniform routing gives E (1 - (1 - k/E)^M). Skewed routing lets expert i draw a share proportional to
+    i^-zipf_exponent, at most one place per token. Sizes broadcast to (n_shapes,). [1]
+
+    Examples
+    --------
+    >>> round(float(expected_distinct_experts(128, 8, 16)[0]), 1)
+    82.4
+    """
+    experts, k, m, zipf = size_arrays(n_experts, top_k, tokens, zipf_exponent)
+    uniform = experts * -np.expm1(m * np.log1p(-np.minimum(k / experts, 1.0 - 1e-12)))
+    if not np.any(zipf > 0):
+        return np.asarray(np.minimum(uniform, m * k))
+    # sixteen ranks stand for all experts: midpoints of equal log intervals of 1..E+1
+    edges = np.exp(np.linspace(0.0, 1.0, 17) * np.log(experts[..., None] + 1.0))
+    width = np.diff(edges, axis=-1)
+    rank = np.sqrt(edges[..., 1:] * edges[..., :-1])
+    weight = rank ** -zipf[..., None]
+    share = weight / (weight * width).sum(axis=-1, keepdims=True)
+    chance = np.minimum(k[..., None] * share, 1.0 - 1e-12)
+    touched = (width * -np.expm1(m[..., None] * np.log1p(-chance))).sum(axis=-1)
+    return np.asarray(np.minimum(np.where(zipf > 0, touched, uniform), m * k))
+
+
+def load_imbalance_ratio(
+    expert_parallel: ArrayLike, zipf_exponent: ArrayLike = 0.0, constants: Constants | None = None
+) -> FloatArray:
+    """Load of the busiest of `expert_parallel` ranks over the mean, at least 1 [1]."""
+    c = tables.constants("moe") if constants is None else constants
+    ranks, zipf = size_arrays(expert_parallel, zipf_exponent)
+    exponent = np.minimum(c["imbalance_exponent_per_zipf"] * zipf, 1.0)
+    return np.asarray(np.maximum(ranks, 1.0) ** exponent)
+
+
+def expert_mlp_time_s(
+    designs: DesignBatch,
+    tokens: ArrayLike,
+    hidden: ArrayLike,
+    inter: ArrayLike,
+    n_experts: ArrayLike,
+    top_k: ArrayLike,
+    *,
+    expert_parallel: ArrayLike = 1.0,
+    weight_bytes_per_element: ArrayLike = 2.0,
+    matrix_rate_ratio: ArrayLike = 1.0,
+    zipf_exponent: ArrayLike = 0.0,
+    gated: bool = True,
+    start_s: ArrayLike | None = None,
+    constants: Constants | None = None,
+) -> FloatArray:
+    """
+    Return the time of all routed expert MLPs of one layer on the busiest chip of an expert-parallel group.
+
+    Parameters
+    ----------
+    designs : DesignBatch
+        Of n_designs designs.
+    tokens : array broadcastable to (n_shapes,) or (n_designs, n_shapes)
+        Tokens of the whole expert-parallel group in the step.
+    hidden, inter : arrays, as `tokens`
+        Width of the model, and of one expert on one chip (after the tensor-parallel cut).
+    n_experts, top_k, expert_parallel : arrays, as `tokens`
+        Experts of the layer, experts per token, chips over which the experts are spread.
+    weight_bytes_per_element : array, as `tokens`
+        Stored weight of one element. [B]
+    matrix_rate_ratio : scalar or array of shape (n_designs,)
+        Rate of the format that multiplies, over bf16. [1]
+    zipf_exponent : array, as `tokens`
+        Skew of the routing; 0 is uniform. [1]
+    gated : bool
+        Gate and up projections, two matrices of `inter` outputs, before the down projection.
+    start_s : scalar or array of shape (n_designs,), optional
+        Start, routing and permutation of the layer; the fitted one when left out. [s]
+    constants : mapping, optional
+        Instead of `models/data/constants/moe.csv`.
+
+    Returns
+    -------
+    array of shape (n_designs, n_shapes)
+        [s]
+
+    Examples
+    --------
+    >>> from models.hardware.design import reference_design
+    >>> time_s = expert_mlp_time_s(reference_design(), [1, 4096], 7168, 2048, 256, 8, expert_parallel=8)
+    >>> bool(time_s[0, 1] > time_s[0, 0])
+    True
+    """
+    c = tables.constants("moe") if constants is None else constants
+    m, h, i, experts, k, ranks, element_bytes, zipf = size_arrays(
+        tokens, hidden, inter, n_experts, top_k, expert_parallel, weight_bytes_per_element, zipf_exponent
+    )
+    local = experts / ranks
+    busiest = np.minimum(load_imbalance_ratio(ranks, zipf, c), ranks)
+    routed = m * k / ranks * busiest
+    active = np.minimum(expected_distinct_experts(experts, k, m, zipf) / ranks * busiest, local)
+    matrices = 3.0 if gated else 2.0
+    flop = 2.0 * matrices * routed * h * i
+    padding = active * c["padding_rows_per_expert"] * 2.0 * matrices * h * i
+    compute_s = (flop + padding) / (
+        per_design(peak_flop_per_s(designs, matrix_rate_ratio), m) * c["matrix_efficiency_fraction"]
+    )
+    memory = per_design(designs.memory_bandwidth_bytes_per_s, m)
+    memory_s = active * matrices * h * i * element_bytes / (memory * c["memory_efficiency_fraction"])
+    moving_s = c["moving_passes"] * routed * (h + i) * 2.0 / memory
+    start = per_design(c["start_s"] if start_s is None else start_s, m) + c["start_per_expert_s"] * local
+    return np.asarray(start + norm_maximum(c["overlap_exponent"], compute_s, memory_s) + moving_s)
