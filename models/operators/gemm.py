@@ -1,0 +1,307 @@
+"""Time of a GEMM, C[m, n] = A[m, k] B[k, n]: on-chip cycles of the best tiling, memory traffic, and both together."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from models.checks import FloatArray, require_at_least, require_positive
+from models.hardware.design import DesignBatch, take
+from models.operators.gemm_constants import GemmConstants, gemm_constants
+from models.operators.smooth import smooth_excess, smooth_maximum
+from models.operators.tiling import (
+    ACCUMULATOR_BYTES,
+    LARGEST_SPLIT_TILE_ROWS,
+    SMALL_TILE_ELEMENTS,
+    SPLITS,
+    TILE_COLUMNS,
+    TILE_ROWS,
+    accumulator_elements,
+    k_per_step,
+    tile_cost,
+    worth_trying,
+)
+
+BLOCK_PAIRS = 16_384
+"""Pairs of design and shape handled at once: the buffers of one block stay in a core's cache."""
+
+
+def onchip_cycles(
+    designs: DesignBatch,
+    m: ArrayLike,
+    n: ArrayLike,
+    k: ArrayLike,
+    operand_bytes: ArrayLike,
+    rate_ratio: ArrayLike,
+    constants: GemmConstants | None = None,
+) -> FloatArray:
+    """
+    Return the core cycles of the fastest tiling, main memory and power aside.
+
+    Least over tile rows, tile columns and split of k of
+
+        waves * (steps of k * cycles a step + operand bytes / port + tile overhead) + cost of the split
+
+    where waves = max(1, a ceil(w) + (1 - a) w) with w tiles per core. Operands cross the port of the core once a
+    tile and are not hidden behind the arrays: with R multiply-accumulates a cycle and core this is the factor
+    1 + h (1/rows + 1/columns), h = R bytes / port. The result depends on neither clock, shared buffer, main
+    memory nor power cap, and more cores, arrays, scratchpad or port never raise it.
+
+    Parameters
+    ----------
+    designs : DesignBatch
+        Of n_designs entries.
+    m, n, k : arrays of shape (n_shapes,)
+        Sizes. [1]
+    operand_bytes : array of shape (n_shapes,)
+        Bytes per element of the operands as they reach the core. [B]
+    rate_ratio : array of shape (n_shapes,) or (n_designs, n_shapes)
+        Speed of the format over bf16. [1]
+    constants : GemmConstants, optional
+        The global set where left out.
+
+    Returns
+    -------
+    array of shape (n_designs, n_shapes)
+        Cycles of the core clock. [1]
+
+    Examples
+    --------
+    >>> from models.hardware.design import reference_design
+    >>> cycles = onchip_cycles(reference_design(), [4096.0], [4096.0], [4096.0], [2.0], [1.0])
+    >>> bool(cycles[0, 0] > 4096**3 / (64 * 4096))
+    True
+    """
+    used = constants or gemm_constants()
+    sizes = [np.atleast_1d(require_at_least(name, v, 1)) for name, v in (("m", m), ("n", n), ("k", k))]
+    element_bytes = require_positive("operand_bytes", operand_bytes, "B")
+    ratio = require_positive("rate_ratio", rate_ratio, "1")
+    n_shapes = max(len(size) for size in sizes)
+    ratio = np.broadcast_to(ratio, (designs.n_designs if ratio.ndim == 2 else 1, n_shapes))
+    columns = np.argsort(np.broadcast_to(sizes[0], (n_shapes,)), kind="stable")
+    shapes = [np.broadcast_to(v, (n_shapes,))[columns] for v in (*sizes, element_bytes)]
+    rows = np.argsort(-accumulator_elements(designs), kind="stable")
+    cycles = np.empty((designs.n_designs, n_shapes))
+    chunk = max(1, BLOCK_PAIRS // n_shapes)
+    for start in range(0, designs.n_designs, chunk):
+        some = rows[start : start + chunk]
+        block_ratio = (ratio[some] if ratio.shape[0] > 1 else ratio)[:, columns]
+        cycles[np.ix_(some, columns)] = _least_cycles(take(designs, some), *shapes, block_ratio, used)
+    return cycles
+
+
+def _least_cycles(
+    designs: DesignBatch,
+    m: FloatArray,
+    n: FloatArray,
+    k: FloatArray,
+    element_bytes: FloatArray,
+    rate_ratio: FloatArray,
+    constants: GemmConstants,
+) -> FloatArray:
+    """Least cycles over all tilings; designs are sorted by falling accumulator store, shapes by m."""
+    best = np.full((designs.n_designs, len(m)), np.inf)
+    room = accumulator_elements(designs)
+    old = (designs.bulk_async_copy == 0)[:, None]
+    rounding = np.where(old, constants.wave_rounding_fraction_without_bulk_copy, constants.wave_rounding_fraction)
+    per_core = 1.0 / designs.n_cores[:, None]
+    port = designs.noc_bytes_per_cycle_per_core[:, None]
+    work, waves = np.empty_like(best), np.empty_like(best)
+    for split in SPLITS:
+        depth = np.ceil(k / split / constants.k_tile_elements) * constants.k_tile_elements
+        steps = np.ceil(depth / (k_per_step(designs)[:, None] * rate_ratio))
+        steps *= np.maximum(rate_ratio, 1.0) ** constants.rate_loss_exponent
+        delivery = depth * element_bytes / port
+        extra = _split_cycles(designs, m * n, split, constants)
+        for tile_rows in TILE_ROWS:
+            if split > 1 and tile_rows > LARGEST_SPLIT_TILE_ROWS:
+                continue
+            for tile_columns in TILE_COLUMNS:
+                smallest = tile_rows * tile_columns == TILE_ROWS[0] * TILE_COLUMNS[0]
+                fits = designs.n_designs if smallest else int(np.sum(room >= tile_rows * tile_columns))
+                tried = worth_trying(m, n, k, tile_rows, tile_columns, split)
+                if fits == 0 or not tried.any():
+                    continue
+                first, last = int(tried.argmax()), len(m) - int(tried[::-1].argmax())
+                here = (slice(0, fits), slice(first, last))
+                tiles = np.where(tried, np.ceil(m / tile_rows) * np.ceil(n / tile_columns) * split, np.inf)
+                cost = tile_cost(designs, tile_rows, tile_columns, constants)
+                one, wave = work[here], waves[here]
+                np.multiply(steps[here], cost.cycles_per_k_step[:fits], out=one)
+                np.multiply(delivery[here], float(tile_rows + tile_columns), out=wave)
+                one += wave
+                one += cost.fixed_cycles[:fits]
+                np.multiply(tiles[first:last], per_core[:fits], out=wave)
+                one *= _wave_count(wave, rounding[:fits])
+                if split > 1:
+                    one += extra[here]
+                np.minimum(best[here], one, out=best[here])
+    return best
+
+
+def _wave_count(tiles_per_core: FloatArray, rounding: FloatArray) -> FloatArray:
+    """Return max(1, a ceil(w) + (1 - a) w), shape of `tiles_per_core`."""
+    if not rounding.any():
+        return np.maximum(tiles_per_core, 1.0)
+    counted = np.ceil(tiles_per_core)
+    counted *= rounding
+    counted += (1.0 - rounding) * tiles_per_core
+    return np.maximum(counted, 1.0)
+
+
+def _split_cycles(designs: DesignBatch, outputs: FloatArray, split: int, constants: GemmConstants) -> FloatArray:
+    """Cycles to write `split` partial results and add them, shape (n_designs, n_shapes)."""
+    path = (designs.noc_bytes_per_cycle_per_core * designs.n_cores)[:, None]
+    old = (designs.bulk_async_copy == 0)[:, None]
+    overhead = np.where(old, constants.tile_cycles_without_bulk_copy, constants.tile_cycles)
+    return constants.split_cost_ratio * ((split + 1) * ACCUMULATOR_BYTES * outputs / path + overhead)
+
+
+def gemm_dram_bytes(
+    l2_bytes: ArrayLike,
+    m: ArrayLike,
+    n: ArrayLike,
+    k: ArrayLike,
+    weight_bytes_per_element: ArrayLike,
+    input_bytes_per_element: ArrayLike,
+    output_bytes_per_element: ArrayLike,
+    copies: ArrayLike = 1.0,
+    weights_resident: bool = True,
+    constants: GemmConstants | None = None,
+) -> FloatArray:
+    """
+    Return the main-memory traffic of a GEMM, of which operands that fit the shared buffer are spared.
+
+    Each operand crosses once; the larger of this and b m n k / sqrt(S / b), the least that any blocking in a
+    buffer of S bytes moves [1]_. What is resident is smooth: 1 / (1 + (footprint / S)^p) of it stays.
+
+    Parameters
+    ----------
+    l2_bytes : array of shape (n_designs,)
+        Shared buffer that one operand can use: capacity over halves that hold the same data. [B]
+    m, n, k : arrays of shape (n_shapes,)
+        Sizes. [1]
+    weight_bytes_per_element, input_bytes_per_element, output_bytes_per_element : arrays of shape (n_shapes,)
+        As stored in main memory. [B]
+    copies : array of shape (n_shapes,) or (n_designs, n_shapes), optional
+        Sets of operands in turn between two uses of the same weights. [1]
+    weights_resident : bool, optional
+        False where other layers come between two uses of these weights, so that they are never found again.
+
+    Returns
+    -------
+    array of shape (n_designs, n_shapes)
+        Never rising with `l2_bytes`. [B]
+
+    References
+    ----------
+    .. [1] J.-W. Hong, H. T. Kung, "I/O complexity: the red-blue pebble game", STOC 1981,
+       doi:10.1145/800076.802486.
+
+    Examples
+    --------
+    >>> moved = gemm_dram_bytes([50e6], [1.0], [8192.0], [8192.0], [2.0], [2.0], [2.0], weights_resident=False)
+    >>> bool(moved[0, 0] >= 2 * 8192**2)
+    True
+    """
+    used = constants or gemm_constants()
+    m, n, k = (np.atleast_1d(require_at_least(name, v, 1)) for name, v in (("m", m), ("n", n), ("k", k)))
+    store = used.l2_effective_ratio * np.atleast_1d(np.asarray(l2_bytes, dtype=np.float64))[:, None]
+    weights, inputs = n * k * np.asarray(weight_bytes_per_element), m * k * np.asarray(input_bytes_per_element)
+    outputs = m * n * np.asarray(output_bytes_per_element)
+    footprint = weights + inputs + outputs
+    missed = weights
+    if weights_resident:
+        missed = weights * _miss_fraction(np.asarray(copies) * footprint, store, used.l2_hit_sharpness_exponent)
+    once = missed + (inputs + outputs) * _miss_fraction(footprint, store, used.l2_hit_sharpness_exponent)
+    element = np.maximum(weight_bytes_per_element, input_bytes_per_element)
+    blocked = element * m * n * k / np.sqrt(np.maximum(store, 1.0) / element)
+    return np.maximum(once, np.where(footprint > store, blocked, 0.0))
+
+
+def _miss_fraction(footprint_bytes: FloatArray, store_bytes: FloatArray, sharpness: float) -> FloatArray:
+    """Share of a footprint that is not found in the store, 1 - 1 / (1 + z^p) [1]."""
+    ratio = np.minimum(footprint_bytes / np.maximum(store_bytes, 1.0), 1e3) ** sharpness
+    return np.asarray(ratio / (1.0 + ratio))
+
+
+def gemm_time_s(
+    cycles: FloatArray,
+    dram_bytes: FloatArray,
+    clock_hz: ArrayLike,
+    memory_bandwidth_bytes_per_s: ArrayLike,
+    start_s: ArrayLike,
+    kernel_start_cycles: ArrayLike | None = None,
+    constants: GemmConstants | None = None,
+) -> FloatArray:
+    """
+    Return start + kernel start / clock + smooth maximum of on-chip and memory time.
+
+    Parameters
+    ----------
+    cycles : array of shape (n_designs, n_shapes)
+        Of `onchip_cycles`, times `droop_slowdown` where the power cap binds. [1]
+    dram_bytes : array of shape (n_designs, n_shapes)
+        Of `gemm_dram_bytes`. [B]
+    clock_hz, memory_bandwidth_bytes_per_s : arrays of shape (n_designs,)
+        Highest clock [Hz] and peak bandwidth [B/s].
+    start_s : array of shape () or (n_designs,) or (n_designs, n_shapes)
+        Launch of one kernel beyond the core's own start. [s]
+    kernel_start_cycles : array of shape (n_designs,), optional
+        Of the function of this name; left out, that of cores which copy in bulk beside computing. [1]
+
+    Returns
+    -------
+    array of shape (n_designs, n_shapes)
+        Time. [s]
+
+    Examples
+    --------
+    >>> time_s = gemm_time_s(np.array([[1e6]]), np.array([[1e6]]), [1e9], [1e12], 0.0)
+    >>> bool(time_s[0, 0] > 1e-3)
+    True
+    """
+    used = constants or gemm_constants()
+    clock = require_positive("clock_hz", clock_hz, "Hz").reshape(-1, 1)
+    bandwidth = require_positive("memory_bandwidth_bytes_per_s", memory_bandwidth_bytes_per_s, "B/s").reshape(-1, 1)
+    begin = used.kernel_start_cycles if kernel_start_cycles is None else np.asarray(kernel_start_cycles).reshape(-1, 1)
+    start = np.asarray(start_s, dtype=np.float64)
+    memory_time_s = dram_bytes / (used.memory_efficiency_fraction * bandwidth)
+    busy_s = smooth_maximum(cycles / clock, memory_time_s, used.overlap_exponent)
+    return np.asarray((start[:, None] if start.ndim == 1 else start) + begin / clock + busy_s)
+
+
+def kernel_start_cycles(designs: DesignBatch, constants: GemmConstants | None = None) -> FloatArray:
+    """Cycles before the first tile of a kernel and after the last, shape (n_designs,) [1]."""
+    used = constants or gemm_constants()
+    old = designs.bulk_async_copy == 0
+    return np.where(old, used.kernel_start_cycles_without_bulk_copy, used.kernel_start_cycles)
+
+
+def effective_l2_bytes(designs: DesignBatch) -> FloatArray:
+    """Shared buffer that distinct data can use: halves that each hold a copy count once, shape (n_designs,) [B]."""
+    return np.asarray(designs.l2_bytes / designs.l2_halves)
+
+
+def droop_slowdown(issued_power_over_cap: FloatArray) -> FloatArray:
+    """
+    Return by how much on-chip work slows as the clock settles under the power cap, of any shape [1].
+
+    The argument is the power of the work really issued at the full clock over the cap, and not of the peak: so
+    a design with more cores never becomes slower.
+    """
+    return smooth_excess(issued_power_over_cap)
+
+
+def issued_power_w(
+    designs: DesignBatch, issued_bf16_flop_per_s: FloatArray, constants: GemmConstants | None = None
+) -> FloatArray:
+    """
+    Return the board power of issued work at the full clock, shape (n_designs, n_shapes) [W].
+
+    Energy grows with node and with the square of the clock, from the fitted joule per bf16 FLOP at 5 nm and
+    1.8 GHz; a FLOP of a format that runs r times as fast counts 1/r.
+    """
+    used = constants or gemm_constants()
+    scale = designs.node_nm / 5.0 * (designs.clock_hz / 1.8e9) ** 2
+    return np.asarray(used.energy_j_per_flop * scale[:, None] * issued_bf16_flop_per_s)

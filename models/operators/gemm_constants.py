@@ -1,0 +1,39 @@
+"""The global constants of GEMM time as one record; units, sources and residuals are in `data/constants/gemm*.csv`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+
+from models.tables import constants
+
+
+@dataclass(frozen=True)
+class GemmConstants:
+    """One set of constants; each field is the row of the same name in the constants file."""
+
+    memory_efficiency_fraction: float
+    overlap_exponent: float
+    tile_cycles: float
+    tile_cycles_without_bulk_copy: float
+    wave_rounding_fraction: float
+    wave_rounding_fraction_without_bulk_copy: float
+    kernel_start_cycles: float
+    kernel_start_cycles_without_bulk_copy: float
+    split_cost_ratio: float
+    rate_loss_exponent: float
+    fold_overlap_fraction: float
+    group_coordination_cycles: float
+    k_tile_elements: float
+    l2_effective_ratio: float
+    l2_hit_sharpness_exponent: float
+    energy_j_per_flop: float
+    operand_path_elements: float
+
+
+@functools.cache
+def gemm_constants(name: str = "gemm") -> GemmConstants:
+    """Return the constants of `models/data/constants/<name>.csv`, read once."""
+    table = constants(name)
+    return GemmConstants(**{field.name: table[field.name] for field in dataclasses.fields(GemmConstants)})

@@ -1,0 +1,107 @@
+"""Tile shapes of a GEMM, and what one tile costs on one core as factors shared by all shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.checks import BoolArray, FloatArray
+from models.hardware.design import DesignBatch, Stationarity
+from models.operators.gemm_constants import GemmConstants
+from models.operators.systolic import pipelined_folds
+
+ACCUMULATOR_BYTES = 4.0
+TILE_ROWS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+TILE_COLUMNS = (32, 64, 128, 256, 512, 1024, 2048)
+SPLITS = (1, 2, 4, 8)
+LARGEST_SPLIT_TILE_ROWS = 128
+MOST_TILES_TO_SPLIT = 1024
+MOST_TILES_OF_SMALL_AREA = 4096
+SMALL_TILE_ELEMENTS = 8192
+
+
+@dataclass(frozen=True)
+class TileCost:
+    """
+    Cycles of one tile on one core: k_steps * cycles_per_k_step + fixed_cycles; arrays of shape (n_designs, 1).
+
+    `k_steps` counts steps of `k_per_step` elements of k at the rate of the format.
+    """
+
+    cycles_per_k_step: FloatArray
+    fixed_cycles: FloatArray
+
+
+def accumulator_elements(designs: DesignBatch) -> FloatArray:
+    """
+    Return how many output elements one core can accumulate, shape (n_designs,) [1].
+
+    Half of the register files or half of the scratchpad, whichever is larger; the other half stages operands.
+    """
+    store_bytes = np.maximum(designs.register_file_bytes_per_core, designs.scratchpad_bytes_per_core)
+    return np.asarray(store_bytes / 2.0 / ACCUMULATOR_BYTES)
+
+
+def k_per_step(designs: DesignBatch) -> FloatArray:
+    """
+    Return how much of k one step consumes at the bf16 rate, shape (n_designs,) [1].
+
+    An output-stationary array consumes `array_k` every cycle; an array that keeps weights or inputs holds
+    `array_m` x `array_k` of k in its rows for one whole stream.
+    """
+    rows = np.where(designs.stationarity == Stationarity.OUTPUT, 1.0, _group_side(designs, designs.array_m))
+    return np.asarray(designs.array_k * rows)
+
+
+def tile_cost(designs: DesignBatch, tile_rows: int, tile_columns: int, constants: GemmConstants) -> TileCost:
+    """
+    Return what a tile of `tile_rows` x `tile_columns` outputs costs on the arrays of one core.
+
+    Output stationary: each array sweeps k for one patch of array_m x array_n outputs. Weight stationary: the
+    rows of the array hold k, its columns n, and the rows of the tile stream through; a stream shorter than the
+    array waits for the next weights, which is why one row uses 1/rows of such an array. Input stationary is its
+    mirror. A design may use a part of its array, so fill and drain follow the part that the tile covers.
+    """
+    overlap = np.full(designs.n_designs, constants.fold_overlap_fraction)
+    arrays = designs.arrays_per_core * designs.array_groups
+    rows, columns = _group_side(designs, designs.array_m), _group_side(designs, designs.array_n)
+    output = designs.stationarity == Stationarity.OUTPUT
+    mirrored = designs.stationarity == Stationarity.INPUT
+    streamed = np.where(mirrored, float(tile_columns), float(tile_rows))
+    held = np.where(mirrored, float(tile_rows), float(tile_columns))
+    row_patches = np.where(output, np.ceil(tile_rows / rows), 1.0)
+    patches = np.ceil(row_patches * np.ceil(held / columns) / arrays)
+    skew = np.minimum(rows, np.where(output, float(tile_rows), rows)) + np.minimum(columns, held) - 2.0
+    one = np.ones(designs.n_designs)
+    step = pipelined_folds(one, np.where(output, 1.0, streamed), np.where(output, 0.0, rows), 0.0 * one, one)
+    step -= np.where(output, 0.0, rows)
+    exposed = (1.0 - overlap) * np.where(output, skew, 0.0) * patches
+    step += (1.0 - overlap) * np.where(output, 0.0, streamed + rows + skew - step)
+    per_tile = np.where(designs.bulk_async_copy > 0, constants.tile_cycles, constants.tile_cycles_without_bulk_copy)
+    coordination = constants.group_coordination_cycles * np.log2(designs.array_groups)
+    fill = skew + np.where(output, 0.0, rows)
+    return TileCost((patches * step)[:, None], (exposed + fill + per_tile + coordination)[:, None])
+
+
+def worth_trying(
+    m: FloatArray, n: FloatArray, k: FloatArray, tile_rows: int, tile_columns: int, split: int
+) -> BoolArray:
+    """
+    Return which shapes may gain from a tile, shape (n_shapes,).
+
+    Left out are tiles of which half would already cover the matrix (dominated), tiny tiles in great number, and
+    splits where there are plenty of tiles or little k. The rule looks at the shape alone, so more hardware never
+    takes a choice away.
+    """
+    tiles = np.ceil(m / tile_rows) * np.ceil(n / tile_columns)
+    covers = ((m > tile_rows / 2) | (tile_rows == TILE_ROWS[0])) & ((n > tile_columns / 2) | (tile_columns == TILE_COLUMNS[0]))
+    if tile_rows * tile_columns < SMALL_TILE_ELEMENTS:
+        covers &= tiles <= MOST_TILES_OF_SMALL_AREA
+    if split > 1:
+        covers &= (tiles <= MOST_TILES_TO_SPLIT) & (k >= 64.0 * split)
+    return np.asarray(covers)
+
+
+def _group_side(designs: DesignBatch, side: FloatArray) -> FloatArray:
+    return np.maximum(side / np.sqrt(designs.array_groups), 1.0)
