@@ -1,0 +1,196 @@
+"""Reads request traces from text tables (comma, semicolon, tab or bar separated)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from models.checks import FloatArray
+from models.workload.trace_formats import SECONDS_PER_CLOCK, TraceColumns, recognise
+
+ROWS_PER_CHUNK = 100_000
+SEPARATORS = ",;\t|"
+_ZONE = re.compile(r"(?:Z|z| ?UTC|([+-])(\d\d):?(\d\d)?)")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?")
+
+
+def read_table(text: str, name: str) -> TraceColumns:
+    """Return the columns of a text table with one header row; '#' lines before it are provenance."""
+    header, separator = _header(text, name)
+    fmt, matched = recognise(header, name)
+    chunks: dict[str, list[FloatArray]] = {field: [] for field in matched}
+    sessions: dict[str, int] = {}
+    first = 0
+    for rows in _chunks(text, separator, len(header), name):
+        cells = dict(zip(header, zip(*rows, strict=True), strict=True))
+        for field, column in matched.items():
+            if field == "prefix_blocks":
+                raise ValueError(f"{name}: column '{column}' is read from JSON lines, not from a table")
+            parse = _parser(field, fmt.clock, sessions)
+            try:
+                chunks[field].append(parse(cells[column]))
+            except _CellError as error:
+                where = _place(text, separator)(first + error.row)
+                raise ValueError(f"{name} {where}, column '{column.strip()}': {error.rule}") from None
+        first += len(rows)
+    if first == 0:
+        raise ValueError(f"{name}: no data rows below the header")
+    values = {field: np.concatenate(parts) for field, parts in chunks.items()}
+    if fmt.clock != "datetime" and "arrival_s" in values:
+        values["arrival_s"] = values["arrival_s"] * SECONDS_PER_CLOCK[fmt.clock]
+    labels = {field: column.strip() for field, column in matched.items()}
+    return TraceColumns(values, labels, _place(text, separator), fmt.absolute)
+
+
+class _CellError(ValueError):
+    """A cell that breaks a rule, with its row in the chunk."""
+
+    def __init__(self, row: int, rule: str) -> None:
+        super().__init__(rule)
+        self.row, self.rule = row, rule
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines from the header on."""
+    return itertools.dropwhile(lambda line: line.startswith("#") or not line.strip(), io.StringIO(text, newline=""))
+
+
+def _header(text: str, name: str) -> tuple[list[str], str]:
+    """Column names and the separator, which is the one the header holds most of."""
+    line = next(_lines(text), "")
+    if not line.strip():
+        raise ValueError(f"{name}: the trace is empty")
+    separator = max(SEPARATORS, key=line.count)
+    header = next(csv.reader([line], delimiter=separator))
+    names = [column.strip().lower() for column in header]
+    twice = sorted({column for column in names if column and names.count(column) > 1})
+    if twice:
+        raise ValueError(f"{name}: column '{twice[0]}' occurs twice in the header")
+    return header, separator
+
+
+def _chunks(text: str, separator: str, n_columns: int, name: str) -> Iterator[list[list[str]]]:
+    """Data rows in lists of at most `ROWS_PER_CHUNK`, each with one cell per column; blank lines are no rows."""
+    reader = csv.reader(_lines(text), delimiter=separator)
+    try:
+        next(reader)
+        first = 0
+        while rows := list(itertools.islice(reader, ROWS_PER_CHUNK)):
+            rows = [row for row in rows if row]
+            for index, row in enumerate(rows):
+                if len(row) != n_columns:
+                    where = _place(text, separator)(first + index)
+                    raise ValueError(f"{name} {where}: must have {n_columns} cells as the header, got {len(row)}")
+            first += len(rows)
+            if rows:
+                yield rows
+    except csv.Error as error:
+        raise ValueError(f"{name} line {reader.line_num}: malformed table, {error}") from None
+
+
+def _place(text: str, separator: str) -> Callable[[int], str]:
+    """Row -> "line 7" by reading the table again, which only an error pays for."""
+
+    def place(row: int) -> str:
+        before = len(text.splitlines()) - sum(1 for _ in _lines(text))
+        reader = csv.reader(_lines(text), delimiter=separator)
+        next(reader)
+        seen = -1
+        for cells in reader:
+            seen += bool(cells)
+            if seen == row:
+                return f"line {before + reader.line_num}"
+        return f"row {row + 1}"
+
+    return place
+
+
+def _parser(field: str, clock: str, sessions: dict[str, int]) -> Callable[[Sequence[str]], FloatArray]:
+    if field == "session_id":
+        return lambda cells: session_codes(cells, sessions)
+    if field == "arrival_s" and clock == "datetime":
+        return _moments
+    return _numbers
+
+
+def session_codes(cells: Sequence[str], sessions: dict[str, int]) -> FloatArray:
+    """Number of each session in order of appearance, NaN where the cell is empty."""
+    codes = (sessions.setdefault(cell, len(sessions)) if cell.strip() else math.nan for cell in cells)
+    return np.fromiter(codes, dtype=np.float64, count=len(cells))
+
+
+def _numbers(cells: Sequence[str]) -> FloatArray:
+    """Numbers of a column, NaN where a cell is empty."""
+    try:
+        values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
+        if np.isfinite(values).all():
+            return values
+    except ValueError:
+        pass
+    return np.array([_number(row, cell) for row, cell in enumerate(cells)], dtype=np.float64)
+
+
+def _number(row: int, cell: str) -> float:
+    if not cell.strip():
+        return math.nan
+    try:
+        value = float(cell)
+    except ValueError:
+        hint = " (a decimal comma is not read)" if re.fullmatch(r"\s*-?\d+,\d+\s*", cell) else ""
+        raise _CellError(row, f"must be a number, got '{cell[:40]}'{hint}") from None
+    if not math.isfinite(value):
+        raise _CellError(row, f"must be a finite number, got {cell.strip()[:40]}")
+    return value
+
+
+def _moments(cells: Sequence[str]) -> FloatArray:
+    """Seconds since 1970 of ISO 8601 dates and times; an offset from UTC is applied."""
+    tails = [cell[19:].lstrip(".0123456789").rstrip() for cell in cells]
+    offsets_s = {tail: _offset_s(tail) for tail in set(tails)}
+    for row, (cell, tail) in enumerate(zip(cells, tails, strict=True)):
+        if offsets_s[tail] is None or ("" in offsets_s and len(offsets_s) > 1 and tail != tails[0]):
+            rule = "must state its time zone like the first row" if offsets_s[tail] is not None else _ISO_RULE
+            raise _CellError(row, f"{rule}, got '{cell[:40]}'")
+    if set(tails) != {""}:
+        cells = [cell.rstrip()[: len(cell.rstrip()) - len(tail)] for cell, tail in zip(cells, tails, strict=True)]
+    for row, cell in enumerate(cells):
+        if not _MOMENT.fullmatch(cell):
+            raise _CellError(row, f"{_ISO_RULE}, got '{cell[:40]}'")
+    try:
+        moments = np.array(cells, dtype="datetime64[ns]")
+    except ValueError:
+        row = next(row for row, cell in enumerate(cells) if not _is_date(cell))
+        raise _CellError(row, f"{_ISO_RULE}, got '{cells[row][:40]}'") from None
+    offset_s = np.array([offsets_s[tail] for tail in tails], dtype=np.float64)
+    seconds = moments.astype("datetime64[s]")
+    fraction_s = (moments - seconds).astype(np.float64) * SECONDS_PER_CLOCK["ns"]
+    absolute_s: FloatArray = seconds.astype(np.float64) + fraction_s - offset_s
+    return absolute_s
+
+
+_ISO_RULE = "must be a date and time as 2023-11-16 18:15:46.680 with Z, +hh:mm or no time zone"
+
+
+def _offset_s(tail: str) -> float | None:
+    """Seconds ahead of UTC of a time zone suffix, None where it is not understood."""
+    if not tail:
+        return 0.0
+    zone = _ZONE.fullmatch(tail)
+    if zone is None:
+        return None
+    sign, hours, minutes = zone.groups()
+    return 0.0 if sign is None else float(sign + "1") * (3600.0 * int(hours) + 60.0 * int(minutes or 0))
+
+
+def _is_date(cell: str) -> bool:
+    try:
+        np.datetime64(cell)
+    except ValueError:
+        return False
+    return True

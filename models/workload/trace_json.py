@@ -1,0 +1,203 @@
+"""Reads request traces from JSON documents and JSON lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from models.checks import FloatArray
+from models.workload.trace_csv import session_codes
+from models.workload.trace_formats import SECONDS_PER_CLOCK, TraceColumns, TraceFormat, recognise
+
+MOONCAKE_BLOCK_TOKENS = 512
+"""Tokens of one entry of `hash_ids` (kvcache-ai/Mooncake, FAST25-release/README.md)."""
+TURN_TOKEN_KEYS = ("tokens", "num_tokens", "n_tokens", "token_count", "token_len")
+WRAPPERS = ("requests", "data", "trace", "records", "results")
+
+
+def read_json_trace(text: str, name: str) -> TraceColumns:
+    """Return the columns of a JSON document (records or arrays per column) or of JSON lines (one record each)."""
+    document, place = _document(text, name)
+    if isinstance(document, Mapping):
+        wrapped = next((document[key] for key in WRAPPERS if isinstance(document.get(key), list)), None)
+        if wrapped is None and "conversations" not in document:
+            return _from_arrays(document, name)
+        document = [document] if wrapped is None else wrapped
+    if not isinstance(document, list) or not document:
+        raise ValueError(f"{name}: the trace is empty")
+    for row, record in enumerate(document):
+        if not isinstance(record, Mapping):
+            raise ValueError(f"{name} {place(row)}: must be an object, got {type(record).__name__}")
+    if "conversations" in document[0] or "conversation" in document[0]:
+        return _from_conversations(document, name, place)
+    return _from_records(document, name, place)
+
+
+def _document(text: str, name: str) -> tuple[Any, Callable[[int], str]]:
+    """The parsed document; JSON lines become a list of records."""
+    try:
+        return json.loads(text), lambda row: f"record {row + 1}"
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise ValueError(f"{name} line {error.lineno} column {error.colno}: malformed JSON, {error.msg}") from None
+    except RecursionError:
+        raise ValueError(f"{name}: malformed JSON, nested too deeply") from None
+    records, numbers = [], []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append(json.loads(line))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"{name} line {number}: malformed JSON line, {error}") from None
+        numbers.append(number)
+    return records, lambda row: f"line {numbers[row]}"
+
+
+def _from_records(records: Sequence[Mapping[str, Any]], name: str, place: Callable[[int], str]) -> TraceColumns:
+    fmt, matched = recognise(records[0], name)
+    columns = {field: [record.get(column) for record in records] for field, column in matched.items()}
+    return _columns(fmt, matched, columns, name, place)
+
+
+def _from_arrays(document: Mapping[str, Any], name: str) -> TraceColumns:
+    arrays = {key: value for key, value in document.items() if isinstance(value, list)}
+    if "total_input_tokens" in document and "input_lens" not in arrays:
+        raise ValueError(f"{name}: a benchmark result without the lengths per request; save it with its details")
+    fmt, matched = recognise(arrays, name)
+    columns = {field: arrays[column] for field, column in matched.items()}
+    sizes = {matched[field]: len(cells) for field, cells in columns.items()}
+    if fmt.name == "benchmark-result" and sizes.get("start_times") == 0:
+        del columns["arrival_s"], sizes["start_times"], matched["arrival_s"]
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"{name}: arrays must have one length, got {sizes}")
+    return _columns(fmt, matched, columns, name, lambda row: f"entry {row + 1}")
+
+
+def _columns(
+    fmt: TraceFormat,
+    matched: Mapping[str, str],
+    columns: Mapping[str, Sequence[Any]],
+    name: str,
+    place: Callable[[int], str],
+) -> TraceColumns:
+    if not columns["input_tokens"]:
+        raise ValueError(f"{name}: the trace is empty")
+    values: dict[str, FloatArray] = {}
+    for field, cells in columns.items():
+        if field == "session_id":
+            values[field] = session_codes(["" if cell is None else str(cell) for cell in cells], {})
+        elif field != "prefix_blocks":
+            values[field] = _numbers(cells, name, matched[field], place)
+    if "arrival_s" in values:
+        values["arrival_s"] = values["arrival_s"] * SECONDS_PER_CLOCK[fmt.clock]
+    if "prefix_blocks" in columns:
+        blocks = _checked_blocks(columns["prefix_blocks"], name, matched["prefix_blocks"], place)
+        values["cached_prefix_tokens"] = reused_prefix_tokens(blocks, values["input_tokens"])
+    return TraceColumns(values, dict(matched), place, fmt.absolute)
+
+
+def _numbers(cells: Sequence[Any], name: str, column: str, place: Callable[[int], str]) -> FloatArray:
+    """Numbers of a column, NaN where a record has none."""
+    if not {type(cell) for cell in cells} <= {int, float}:
+        for row, cell in enumerate(cells):
+            if cell is not None and type(cell) not in (int, float):
+                raise ValueError(f"{name} {place(row)}, column '{column}': must be a number, got {cell!r:.60}")
+    try:
+        values = np.array([math.nan if cell is None else cell for cell in cells], dtype=np.float64)
+    except OverflowError:
+        raise ValueError(f"{name}: column '{column}' holds a number beyond the range of float64") from None
+    for row in np.flatnonzero(~np.isfinite(values)).tolist():
+        if cells[row] is not None:
+            raise ValueError(f"{name} {place(row)}, column '{column}': must be a finite number, got {cells[row]}")
+    return values
+
+
+def _checked_blocks(
+    cells: Sequence[Any], name: str, column: str, place: Callable[[int], str]
+) -> Sequence[Sequence[int]]:
+    for row, cell in enumerate(cells):
+        if type(cell) is not list:
+            raise ValueError(f"{name} {place(row)}, column '{column}': must be a list of numbers, got {cell!r:.40}")
+        if not all(type(block) is int for block in cell):
+            raise ValueError(f"{name} {place(row)}, column '{column}': must be a list of whole numbers")
+    return cells
+
+
+def reused_prefix_tokens(blocks: Sequence[Sequence[int]], input_tokens: FloatArray) -> FloatArray:
+    """
+    Return how many prompt tokens an unlimited prefix cache already holds when each request arrives.
+
+    A block number stands for the content of 512 tokens and of everything before them, so the reused prefix ends
+    at the first number no earlier request had. At least one token is always computed.
+
+    Parameters
+    ----------
+    blocks : sequences of block numbers, one per request in order of arrival
+    input_tokens : array of shape (n,)
+        Length of each prompt. [tokens]
+
+    Returns
+    -------
+    array of shape (n,)
+        Reused tokens of each prompt. [tokens]
+
+    References
+    ----------
+    .. [1] R. Qin et al., "Mooncake: trading more storage for less computation", FAST 2025; trace format in the
+       README of kvcache-ai/Mooncake, FAST25-release.
+
+    Examples
+    --------
+    >>> reused_prefix_tokens([[1, 2], [1, 2, 3], [4]], np.array([1024.0, 1300.0, 40.0])).tolist()
+    [0.0, 1024.0, 0.0]
+    """
+    seen: set[int] = set()
+    hits = np.zeros(len(blocks))
+    for row, chain in enumerate(blocks):
+        count = 0
+        for block in chain:
+            if block not in seen:
+                break
+            count += 1
+        hits[row] = count
+        seen.update(chain[count:])
+    return np.maximum(np.minimum(hits * MOONCAKE_BLOCK_TOKENS, input_tokens - 1.0), 0.0)
+
+
+def _from_conversations(records: Sequence[Mapping[str, Any]], name: str, place: Callable[[int], str]) -> TraceColumns:
+    """One request per answer of a ShareGPT-style conversation: its prompt is everything said before it."""
+    rows: list[tuple[float, float, float, float]] = []
+    source: list[int] = []
+    for index, record in enumerate(records):
+        spoken = cached = pending = 0.0
+        for turn in record.get("conversations", record.get("conversation")) or []:
+            tokens = _turn_tokens(turn, name, place(index))
+            if turn.get("from", turn.get("role")) in ("gpt", "assistant", "model", "chatgpt", "bing", "bard"):
+                rows.append((spoken + pending, tokens, cached, float(index)))
+                source.append(index)
+                spoken += pending + tokens
+                cached, pending = spoken, 0.0
+            else:
+                pending += tokens
+    if not rows:
+        raise ValueError(f"{name}: no conversation has an answer")
+    inputs, outputs, caches, sessions = np.array(rows).T
+    labels = dict.fromkeys(("input_tokens", "output_tokens", "cached_prefix_tokens"), "conversations")
+    values = {"input_tokens": inputs, "output_tokens": outputs, "cached_prefix_tokens": caches, "session_id": sessions}
+    return TraceColumns(values, labels, lambda row: place(source[row]), False)
+
+
+def _turn_tokens(turn: Any, name: str, where: str) -> float:
+    key = next((key for key in TURN_TOKEN_KEYS if isinstance(turn, Mapping) and key in turn), None)
+    if key is None:
+        keys = ", ".join(TURN_TOKEN_KEYS)
+        raise ValueError(f"{name} {where}: a turn has no token count ({keys}); count the tokens of the text first")
+    tokens = turn[key]
+    if type(tokens) not in (int, float) or not math.isfinite(tokens):
+        raise ValueError(f"{name} {where}, field '{key}': must be a number of tokens, got {tokens!r:.40}")
+    return float(tokens)
