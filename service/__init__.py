@@ -1,0 +1,1 @@
+"""HTTP service, persistence and durable jobs around the explorer."""

@@ -1,0 +1,1 @@
+"""Persistence: engine and transactions, tables, queries, migrations."""

@@ -1,0 +1,142 @@
+"""Opens the database and runs transactions on it; the only place that commits."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.orm import Session
+
+_BUSY_TIMEOUT_MS = 30_000
+
+
+class DatabaseUnreachableError(Exception):
+    """The database does not answer, or its URL names none that chipfit can use."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """One open database: its address and a pool of connections."""
+
+    url: sa.URL
+    pool: sa.Engine
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether the database is an embedded file."""
+        return self.url.get_backend_name() == "sqlite"
+
+    @property
+    def address(self) -> str:
+        """The URL without its password."""
+        return self.url.render_as_string(hide_password=True)
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.pool.dispose()
+
+
+def database_url(text: str) -> sa.URL:
+    """
+    Return the parsed URL with the driver chipfit uses.
+
+    Raises
+    ------
+    DatabaseUnreachableError
+        If the URL is malformed or names neither SQLite nor PostgreSQL.
+    """
+    try:
+        url = sa.make_url(text)
+    except ArgumentError as error:
+        raise DatabaseUnreachableError(f"database URL {text!r} is malformed") from error
+    backend = url.get_backend_name()
+    if backend in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if backend == "sqlite" and url.database and url.database != ":memory:":
+        return url.set(drivername="sqlite")
+    raise DatabaseUnreachableError(
+        f"database URL {url.render_as_string(hide_password=True)!r} must begin with sqlite:/// and name a file, "
+        "or with postgresql://"
+    )
+
+
+def open_database(text: str) -> Database:
+    """Open the database at a URL; nothing is read from it yet."""
+    url = database_url(text)
+    if url.get_backend_name() == "sqlite":
+        pool = sa.create_engine(url, json_serializer=_to_json)
+        sa.event.listen(pool, "connect", _configure_sqlite)
+        sa.event.listen(pool, "begin", _begin_sqlite)
+    else:
+        pool = sa.create_engine(
+            url, json_serializer=_to_json, pool_pre_ping=True, pool_size=10, max_overflow=20,
+            connect_args={"connect_timeout": 5, "application_name": "chipfit"},
+        )  # fmt: skip
+    return Database(url, pool)
+
+
+def require_reachable(database: Database) -> None:
+    """
+    Return if the database answers.
+
+    Raises
+    ------
+    DatabaseUnreachableError
+        If it does not, with the address and the driver's reason in one line.
+    """
+    try:
+        if database.is_sqlite:
+            Path(str(database.url.database)).parent.mkdir(parents=True, exist_ok=True)
+        with database.pool.connect() as connection:
+            connection.execute(sa.text("SELECT 1"))
+    except (DBAPIError, OSError) as error:
+        reason = " ".join(str(getattr(error, "orig", error)).split())
+        raise DatabaseUnreachableError(f"database {database.address} cannot be reached: {reason}") from error
+
+
+@contextmanager
+def reading(database: Database) -> Iterator[Session]:
+    """Yield a session for queries; it is rolled back at the end."""
+    with Session(database.pool, expire_on_commit=False) as session:
+        yield session
+
+
+@contextmanager
+def writing(database: Database) -> Iterator[Session]:
+    """Yield a session whose changes are committed together, or not at all if the block raises."""
+    pool = database.pool.execution_options(chipfit_writes=True)
+    with Session(pool, expire_on_commit=False) as session, session.begin():
+        yield session
+
+
+def clock_s(session: Session) -> float:
+    """Time of the database's clock since 1970 [s]."""
+    if session.get_bind().dialect.name == "sqlite":
+        return float(session.scalar(sa.text("SELECT (julianday('now') - 2440587.5) * 86400.0")) or 0.0)
+    return float(session.scalar(sa.text("SELECT extract(epoch FROM clock_timestamp())")) or 0.0)
+
+
+def _to_json(value: Any) -> str:
+    """JSON without NaN, which no database and no client reads."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin in _begin_sqlite, not behind our back
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing under WAL
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    """Take the write lock at once where a transaction will write, since a later upgrade would fail as busy."""
+    writes = connection.get_execution_options().get("chipfit_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,108 @@
+"""Tables of the service. Quantities are SI, with the unit at the end of the name; times are seconds since 1970."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+NUMBER_COLUMNS = (
+    "node_nm", "array_m", "array_n", "array_k", "arrays_per_core", "n_cores", "clock_hz", "vector_lanes_per_core",
+    "scratchpad_bytes_per_core", "l2_bytes", "noc_bytes_per_cycle_per_core", "memory_stacks",
+    "memory_bandwidth_bytes_per_s", "memory_capacity_bytes", "scale_up_bytes_per_s", "scale_out_bytes_per_s", "tdp_w",
+    "fp8_rate_ratio", "fp4_rate_ratio",
+    "area_mm2", "unit_cost_usd", "average_power_w", "output_tokens_per_s", "sustainable_output_tokens_per_s",
+    "sustainable_output_tokens_per_s_per_w", "ttft_p95_s", "tpot_p95_s", "energy_per_output_token_j",
+    "usd_per_million_output_tokens", "size_hit_rate", "reshape_cost",
+)  # fmt: skip
+"""Design parameters, then metrics, that have a typed column of their own in `designs`."""
+
+TEXT_COLUMNS = ("memory_kind", "stationarity", "bottleneck")
+"""Choices among them, kept as their names."""
+
+INDEXED_COLUMNS = ("area_mm2", "sustainable_output_tokens_per_s", "usd_per_million_output_tokens", "ttft_p95_s")
+"""Columns by which the history is sorted and narrowed most."""
+
+
+class Table(DeclarativeBase):
+    """Base of the mapped classes."""
+
+
+class Study(Table):
+    """One study: what was asked, how far it is, what came out."""
+
+    __tablename__ = "studies"
+
+    id: Mapped[str] = mapped_column(sa.String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(200))
+    state: Mapped[str] = mapped_column(sa.String(16), index=True)
+    attempt: Mapped[int] = mapped_column(default=1)
+    enqueued_attempt: Mapped[int] = mapped_column(default=0)
+    version: Mapped[int] = mapped_column(default=1)
+    document: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    model_version: Mapped[str] = mapped_column(sa.String(40))
+    chunks_planned: Mapped[int | None]
+    chunks_done: Mapped[int] = mapped_column(default=0)
+    trials_done: Mapped[int] = mapped_column(default=0)
+    feasible_done: Mapped[int] = mapped_column(default=0)
+    busy_s: Mapped[float] = mapped_column(default=0.0)
+    result: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    error: Mapped[str | None] = mapped_column(sa.Text)
+    created_at_s: Mapped[float] = mapped_column(index=True)
+    started_at_s: Mapped[float | None]
+    finished_at_s: Mapped[float | None]
+
+
+class StudyEvent(Table):
+    """Something that happened to a study, in order; `key` makes a repeated step write it once."""
+
+    __tablename__ = "study_events"
+    __table_args__ = (sa.UniqueConstraint("study_id", "key"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    study_id: Mapped[str] = mapped_column(sa.ForeignKey("studies.id", ondelete="CASCADE"), index=True)
+    key: Mapped[str] = mapped_column(sa.String(40))
+    kind: Mapped[str] = mapped_column(sa.String(20))
+    data: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    created_at_s: Mapped[float]
+
+
+class Executor(Table):
+    """A process that runs studies, and when it last said so."""
+
+    __tablename__ = "executors"
+
+    id: Mapped[str] = mapped_column(sa.String(80), primary_key=True)
+    machine: Mapped[str] = mapped_column(sa.String(200))
+    pid: Mapped[int]
+    process_started: Mapped[str] = mapped_column(sa.String(40))
+    slots: Mapped[int]
+    started_at_s: Mapped[float]
+    heartbeat_at_s: Mapped[float]
+
+
+class EvaluationAnswer(Table):
+    """The answer to one evaluation request, by model version and content of the request."""
+
+    __tablename__ = "evaluations"
+
+    key: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    model_version: Mapped[str] = mapped_column(sa.String(40))
+    answer: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    created_at_s: Mapped[float]
+
+
+designs = sa.Table(
+    "designs",
+    Table.metadata,
+    sa.Column("study_id", sa.String(40), sa.ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("chunk", sa.Integer, nullable=False),
+    sa.Column("feasible", sa.Boolean, nullable=False),
+    sa.Column("record", sa.JSON, nullable=False),
+    *(sa.Column(name, sa.Double) for name in NUMBER_COLUMNS),
+    *(sa.Column(name, sa.String(40)) for name in TEXT_COLUMNS),
+    *(sa.Index(f"ix_designs_{name}", name) for name in INDEXED_COLUMNS),
+)
+"""One row per trial: the whole record as JSON, and the columns by which the history is searched."""

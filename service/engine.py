@@ -1,0 +1,54 @@
+"""The functions of the explorer that the service calls, as one value, so that tests can pass their own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Document = dict[str, Any]
+
+
+class Record(Protocol):
+    """What the service reads of one trial."""
+
+    @property
+    def number(self) -> int:
+        """Number of the trial within its study."""
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every constraint holds."""
+
+    def as_json(self) -> Document:
+        """Plain data that `record_from_json` turns back into an equal record."""
+
+
+@dataclass(frozen=True)
+class StudyEngine:
+    """
+    Search and evaluation as pure functions, so that a study resumes exactly.
+
+    `run_chunk(problem, past, chunk)` returns the same records for the same past and chunk.
+    """
+
+    read_study: Callable[[Document], Any]
+    prepare: Callable[[Any], Any]
+    n_chunks: Callable[[Any], int]
+    run_chunk: Callable[[Any, list[Any], int], list[Any]]
+    is_finished: Callable[[Any, list[Any]], bool]
+    result_document: Callable[[Any, list[Any]], Document]
+    record_from_json: Callable[[Document], Any]
+    evaluate_document: Callable[[Document], Document]
+    chips: Callable[[], Mapping[str, Document]]
+    networks: Callable[[], Mapping[str, Document]]
+    study_schema: Callable[[], Document]
+    model_version: str
+
+
+def package_version() -> str:
+    """Version of the installed package."""
+    return importlib.metadata.version("chipfit")
+
+

@@ -1,0 +1,59 @@
+"""A real database of each kind, empty for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.db import migrate
+from service.db.session import Database, open_database, require_reachable
+from tests.service.postgres_server import PostgresServer, find_binaries
+
+KINDS = ("sqlite", "postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL's server is not installed")
+    server = PostgresServer(binaries)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(params=KINDS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of an empty database, once for each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'chipfit.sqlite'}"
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.create_database()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'chipfit.sqlite'}"
+
+
+@pytest.fixture
+def empty_database(database_url: str) -> Iterator[Database]:
+    """An open database without any table."""
+    database = open_database(database_url)
+    require_reachable(database)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def database(empty_database: Database) -> Database:
+    """An open database with the current schema."""
+    migrate.upgrade(empty_database)
+    return empty_database
+
+
