@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Shard = Literal["column", "row", "replicated", "expert"]
-Rows = Literal["tokens", "sampled", "routed"]
+Rows = Literal["tokens", "sampled", "routed", "source"]
+Kind = Literal["decoder", "encoder", "encoder_decoder"]
 
 
 @dataclass(frozen=True)
@@ -14,9 +15,10 @@ class LinearOperator:
     """
     One weight matrix multiplied with the tokens of a step: m = rows, n = n_out, k = n_in.
 
-    `rows` says which tokens: every one, only those that are sampled (output head), or those that a router
-    sends to each of `n_experts` experts (`top_k` of them per token). `count` is how often the operator occurs
-    in one forward pass (layers). `shard` says how tensor parallelism cuts the matrix.
+    `rows` says which tokens: every one, only those that are sampled (output head), those that a router sends to
+    each of `n_experts` experts (`top_k` of them per token), or the tokens of the source, once per request (encoder
+    of an encoder-decoder). `count` is how often the operator occurs in one forward pass (layers). `shard` says how
+    tensor parallelism cuts the matrix.
     """
 
     module: str
@@ -39,6 +41,10 @@ class AttentionOperator:
 
     `window_tokens` limits how far back a query looks (0: the whole context). `kv_elements_per_token` is what the
     cache keeps for one token and layer: 2 n_kv_heads head_dim, or the latent of MLA, which all heads share.
+
+    With `shared_latent` the head sizes are those of prefill, where keys and values are expanded. Decode reads the
+    latent itself: one KV head, `kv_elements_per_token` for the scores and `latent_dim_v` for the values; the
+    projection `attention_kv_b` is then applied to the query and the output, at the same FLOP per token.
     """
 
     n_heads: int
@@ -50,11 +56,25 @@ class AttentionOperator:
     window_tokens: int = 0
     causal: bool = True
     shared_latent: bool = False
+    latent_dim_v: int = 0
+    chunked: bool = False
+    """The window is a fixed chunk of the sequence, so a query looks back over half of it on average."""
+    cached: bool = True
+    """Whether decode finds keys and values in a cache (not in an encoder)."""
+    rows: Rows = "tokens"
+    """Who asks: the tokens, or the source in an encoder."""
+    over: Literal["context", "source"] = "context"
+    """What is looked at: the sequence itself, or the source (encoder and cross attention)."""
 
 
 @dataclass(frozen=True)
 class StateOperator:
-    """A recurrent mixer (state space, linear attention) with a constant state per sequence and layer."""
+    """
+    A recurrent mixer (state space, linear attention) with a constant state per sequence and layer.
+
+    `op` is mamba2 or gated_delta; decode reads and writes the whole state for each token. Tensor parallelism splits
+    state and FLOP by heads.
+    """
 
     op: str
     state_elements: int
@@ -76,6 +96,16 @@ class VectorOperator:
     passes: float
     count: float
     shard: Shard = "replicated"
+    rows: Rows = "tokens"
+
+
+@dataclass(frozen=True)
+class StoredModule:
+    """How a published checkpoint stores the matrices of one module: name of the format and bits with scales [bits]."""
+
+    module: str
+    format: str
+    bits_per_element: float
 
 
 @dataclass(frozen=True)
@@ -92,7 +122,7 @@ class LoweredNetwork:
     vocabulary_size: int
     max_context_tokens: int
     all_reduces_per_layer: float
-    """All-reduces of one activation row per layer under tensor parallelism (2; 1 with parallel residual)."""
+    """All-reduces of one activation row per layer under tensor parallelism (2; 1 with parallel residual), on average."""
     n_parameters: float
     n_active_parameters: float
     """Parameters that one token meets, input embedding excluded, output head included."""
@@ -100,3 +130,38 @@ class LoweredNetwork:
     """Input embedding and position tables: stored, looked up, never multiplied."""
     other_parameters: float
     """Norms, biases and what else is stored without being a matrix of `linears`."""
+    kind: Kind = "decoder"
+    """A decoder makes tokens one by one; an encoder reads its input once and makes none."""
+    stored: tuple[StoredModule, ...] = ()
+    """How the published checkpoint stores each module; empty where nothing is known."""
+    tied_embeddings: bool = False
+    """The output head is the input embedding, so `embedding_parameters` leaves it out."""
+
+
+def weight_elements_per_module(lowered: LoweredNetwork) -> dict[str, float]:
+    """
+    Return stored elements per module, `embedding` and `other` (norms, biases, ...) included [elements].
+
+    They sum to `n_parameters`. A tied table is stored once and belongs to `output_head`.
+    """
+    elements: dict[str, float] = {}
+    for linear in lowered.linears:
+        elements[linear.module] = elements.get(linear.module, 0.0) + matrix_elements(linear)
+    return elements | {"embedding": lowered.embedding_parameters, "other": lowered.other_parameters}
+
+
+def matrix_elements(linear: LinearOperator) -> float:
+    """Elements of all matrices of an operator, every expert and layer counted [elements]."""
+    return float(linear.n_in) * linear.n_out * max(linear.n_experts, 1) * linear.count
+
+
+def checkpoint_bits(lowered: LoweredNetwork) -> dict[str, float]:
+    """Stored bits per element of each module in the published checkpoint, scales included [bits]."""
+    return {stored.module: stored.bits_per_element for stored in lowered.stored}
+
+
+def checkpoint_bytes(lowered: LoweredNetwork) -> float:
+    """Size of the published checkpoint [B]."""
+    bits = checkpoint_bits(lowered)
+    elements = weight_elements_per_module(lowered)
+    return sum(count * bits[module] for module, count in elements.items()) / 8.0
