@@ -6,9 +6,9 @@ import numpy as np
 
 from models.checks import FloatArray, IntArray
 from models.hardware.design import DesignBatch
+from models.precision.formats import RATE_CLASSES
 
-RATE_CLASSES = ("fp32", "tf32", "bf16", "int8", "fp8", "fp6", "fp4")
-"""Operand classes of the matrix arrays; `<class>_rate_ratio` of a design is the rate over bf16, 0 where not native."""
+__all__ = ["OPERAND_BYTES", "PROMOTION", "RATE_CLASSES", "class_code", "native_signature", "rate_ratios"]
 
 OPERAND_BYTES = np.array([4.0, 4.0, 2.0, 1.0, 1.0, 0.75, 0.5])
 """Bytes of one operand of each class between shared buffer and array; a format's definition, so not a constant."""

@@ -27,9 +27,19 @@ from models.operators.attention import (
 from models.operators.collective import collective_time_s, wire_bytes
 from models.operators.elementwise import elementwise_time_s
 from models.operators.factor_tables import FactorTables, compress
-from models.operators.gemm import gemm_dram_bytes, gemm_time_s, onchip_cycles
+from models.operators.gemm import (
+    effective_l2_bytes,
+    gemm_dram_bytes,
+    gemm_time_s,
+    kernel_start_cycles,
+    onchip_cycles,
+)
+from models.operators.moe import expected_distinct_experts, expert_mlp_time_s
+from models.tables import constants
 
-GEMM_COLUMNS = ("m", "n", "k", "weight_bytes", "input_bytes", "output_bytes", "rate_class", "dequant_ops", "instances")
+GEMM_COLUMNS = (
+    "m", "n", "k", "weight_bytes", "input_bytes", "output_bytes", "rate_class", "dequant_ops", "instances", "copies",
+)  # fmt: skip
 CYCLE_FIELDS = (
     "array_m", "array_n", "array_k", "arrays_per_core", "n_cores", "scratchpad_bytes_per_core",
     "noc_bytes_per_cycle_per_core", "stationarity", "array_groups", "bulk_async_copy",
@@ -51,11 +61,13 @@ class Term:
     Columns by kind:
 
     - gemm: `GEMM_COLUMNS`, in elements and bytes per element; `rate_class` indexes RATE_CLASSES, `dequant_ops` are
-      vector operations per weight where the array cannot take the stored form, `instances` equal GEMMs run in a row;
+      vector operations per weight where the array cannot take the stored form, `instances` equal GEMMs run in a row,
+      `copies` the sets of operands that pass between two uses of the same weights;
     - decode, prefill: batch, tokens (KV read per sequence, or new tokens), n_heads, n_kv_heads, head_dim_qk,
       head_dim_v, kv_bytes_per_element, kv_elements_per_token;
-    - vector: elements, bytes_moved;
-    - collective: n_chips, message_bytes.
+    - experts: tokens, hidden, inter, n_experts, top_k, expert_parallel, weight_bytes, rate_class, zipf_exponent;
+    - vector: elements, bytes_moved, rows;
+    - collective: n_chips, message_bytes, scale_out (1 where it leaves the node).
     """
 
     name: str
@@ -160,7 +172,7 @@ def _run(
     kept: dict[str, TermActivity] = {}
     gemms = _gemm_activities(program, designs, promoted, tables)
     for each in program.terms:
-        activity = next(gemms) if each.kind == "gemm" else _RUN[each.kind](each, designs)
+        activity = next(gemms) if each.kind == "gemm" else _RUN[each.kind](each, designs, promoted)
         spread = _spread(activity, each)
         time_s += spread.time_s
         dram += spread.dram_bytes
@@ -205,7 +217,10 @@ def _gemm_activities(
     lanes = (designs.vector_lanes_per_core * designs.n_cores)[:, None]
     cycles = cycles + vector_ops / lanes
     memory_s = dram / designs.memory_bandwidth_bytes_per_s[:, None]
-    time_s = gemm_time_s(cycles, dram, designs.clock_hz, designs.memory_bandwidth_bytes_per_s)
+    time_s = gemm_time_s(
+        cycles, dram, designs.clock_hz, designs.memory_bandwidth_bytes_per_s,
+        constants("launch")["kernel_launch_s"], kernel_start_cycles(designs),
+    )  # fmt: skip
     macs = columns["m"] * columns["n"] * columns["k"]
     start = 0
     for each in (t for t in program.terms if t.kind == "gemm"):
@@ -237,14 +252,14 @@ def _cycles(columns: Mapping[str, FloatArray], computed: IntArray, designs: Desi
 
 
 def _gemm_dram(columns: Mapping[str, FloatArray], designs: DesignBatch) -> FloatArray:
-    """Main-memory traffic of every GEMM column, weights never resident from one step to the next."""
+    """Main-memory traffic of every GEMM column; weights stay resident only where those of a whole step fit."""
     return gemm_dram_bytes(
-        designs, columns["m"], columns["n"], columns["k"],
-        columns["weight_bytes"], columns["input_bytes"], columns["output_bytes"],
+        effective_l2_bytes(designs), columns["m"], columns["n"], columns["k"],
+        columns["weight_bytes"], columns["input_bytes"], columns["output_bytes"], copies=columns["copies"],
     )  # fmt: skip
 
 
-def _attention_activity(each: Term, designs: DesignBatch) -> TermActivity:
+def _attention_activity(each: Term, designs: DesignBatch, promoted: IntArray) -> TermActivity:
     """One attention operator, decode (one query per sequence) or prefill (a causal prompt)."""
     c = each.columns
     heads = (c["n_heads"], c["n_kv_heads"], c["head_dim_qk"], c["head_dim_v"])
@@ -276,12 +291,38 @@ def _attention_activity(each: Term, designs: DesignBatch) -> TermActivity:
     )
 
 
-def _vector_activity(each: Term, designs: DesignBatch) -> TermActivity:
+def _expert_activity(each: Term, designs: DesignBatch, promoted: IntArray) -> TermActivity:
+    """All routed expert MLPs of a layer on the busiest chip; columns of one class share one rate per design."""
+    c = each.columns
+    computed = promoted[c["rate_class"].astype(np.int64)]
+    time_s = np.empty((designs.n_designs, len(computed)))
+    sizes = [c[name] for name in ("tokens", "hidden", "inter", "n_experts", "top_k")]
+    for code in np.unique(computed):
+        part = computed == code
+        time_s[:, part] = expert_mlp_time_s(
+            designs, *[size[part] for size in sizes], expert_parallel=c["expert_parallel"][part],
+            weight_bytes_per_element=c["weight_bytes"][part], matrix_rate_ratio=rate_ratios(designs)[:, code],
+            zipf_exponent=c["zipf_exponent"][part], gated=each.op == "gated",
+        )  # fmt: skip
+    matrices = 3.0 if each.op == "gated" else 2.0
+    macs = c["tokens"] * c["top_k"] / c["expert_parallel"] * matrices * c["hidden"] * c["inter"]
+    touched = expected_distinct_experts(c["n_experts"], c["top_k"], c["tokens"], c["zipf_exponent"])
+    traffic = touched / c["expert_parallel"] * matrices * c["hidden"] * c["inter"] * c["weight_bytes"]
+    by_class = {RATE_CLASSES[code]: (macs * (computed == code))[None, :] for code in np.unique(computed)}
+    peak = peak_flop_per_s(designs)[:, None] * rate_ratios(designs)[:, computed]
+    zero = np.zeros((1, len(macs)))
+    return TermActivity(
+        time_s, 2.0 * macs / peak, traffic / designs.memory_bandwidth_bytes_per_s[:, None],
+        by_class, traffic[None, :], zero, zero,
+    )  # fmt: skip
+
+
+def _vector_activity(each: Term, designs: DesignBatch, promoted: IntArray) -> TermActivity:
     """Elementwise work on the vector lanes."""
     elements, moved = each.columns["elements"], each.columns["bytes_moved"]
     lanes_per_s = designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
     return TermActivity(
-        elementwise_time_s(designs, each.op, elements, moved),
+        elementwise_time_s(designs, each.op, elements, moved, rows=each.columns["rows"]),
         elements / lanes_per_s[:, None],
         moved / designs.memory_bandwidth_bytes_per_s[:, None],
         {},
@@ -291,15 +332,24 @@ def _vector_activity(each: Term, designs: DesignBatch) -> TermActivity:
     )
 
 
-def _collective_activity(each: Term, designs: DesignBatch) -> TermActivity:
+def _collective_activity(each: Term, designs: DesignBatch, promoted: IntArray) -> TermActivity:
     """Communication between chips; its bytes cross the links once per chip."""
     n_chips, message = each.columns["n_chips"], each.columns["message_bytes"]
-    time_s = collective_time_s(designs, each.op, n_chips, message)
+    leaves_node = each.columns["scale_out"].max() > 0
+    time_s = collective_time_s(
+        each.op,
+        n_chips,
+        message,
+        designs.scale_out_bytes_per_s if leaves_node else designs.scale_up_bytes_per_s,
+        designs.memory_bandwidth_bytes_per_s,
+        host_bytes_per_s=designs.host_bytes_per_s,
+    )
     zero = np.zeros((1, len(message)))
     return TermActivity(time_s, zero, zero, {}, zero, zero, wire_bytes(each.op, n_chips, message)[None, :])
 
 
-_RUN: Mapping[str, Callable[[Term, DesignBatch], TermActivity]] = {
+_RUN: Mapping[str, Callable[[Term, DesignBatch, IntArray], TermActivity]] = {
+    "experts": _expert_activity,
     "decode": _attention_activity,
     "prefill": _attention_activity,
     "vector": _vector_activity,

@@ -1,0 +1,280 @@
+"""The study document: what a planner sends as YAML or JSON, checked and with its units read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from explorer.quantities import Area, Duration, Money, Power, Rate
+
+MAX_TOKENS = 10_000_000
+
+
+class StudyError(ValueError):
+    """A document that cannot be run; `errors` holds one {pointer, detail} for each fault."""
+
+    def __init__(self, errors: list[dict[str, str]]) -> None:
+        self.errors = errors
+        super().__init__("; ".join(f"{_dotted(e['pointer'])}: {e['detail']}" for e in errors))
+
+
+def _dotted(pointer: str) -> str:
+    return pointer.lstrip("/").replace("/", ".") or "document"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class LengthDistribution(_Strict):
+    """Mean and spread of a token count."""
+
+    mean: float = Field(gt=0, le=MAX_TOKENS, description="mean [tokens]")
+    std: float = Field(0.0, ge=0, le=MAX_TOKENS, description="standard deviation [tokens]")
+    distribution: Literal["normal", "lognormal", "gamma"] = Field("normal", description="shape, cut at 1 token")
+
+
+class HistogramBin(_Strict):
+    """Requests of one size."""
+
+    input: float = Field(gt=0, le=MAX_TOKENS, description="input tokens")
+    output: float = Field(gt=0, le=MAX_TOKENS, description="output tokens")
+    weight: float = Field(gt=0, description="relative frequency")
+
+
+class RequestsDocument(_Strict):
+    """Exactly one source of request lengths: a preset, a trace, a histogram, or two parametric lengths."""
+
+    preset: str | None = Field(None, description="named request distribution, such as llmperf-550-150")
+    trace: str | None = Field(None, description="shipped trace, or a file beside the study")
+    input: LengthDistribution | None = Field(None, description="input tokens")
+    output: LengthDistribution | None = Field(None, description="output tokens")
+    correlation: float = Field(0.0, ge=-1, le=1, description="rank correlation of input and output")
+    histogram: list[HistogramBin] | None = Field(None, min_length=1, max_length=10_000, description="sizes and weights")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> RequestsDocument:
+        parametric = (self.input is None) + (self.output is None)
+        sources = [self.preset is not None, self.trace is not None, self.histogram is not None, parametric < 2]
+        if sum(sources) != 1 or parametric == 1:
+            raise ValueError("must hold exactly one of preset, trace, histogram, or input with output")
+        return self
+
+
+class ArrivalsDocument(_Strict):
+    """When requests come."""
+
+    load: float | None = Field(None, gt=0, lt=1, description="rate over the design's sustainable rate")
+    rate: Rate | None = Field(None, description="requests of the whole system per second")
+    cv: float = Field(1.0, gt=0, le=100, description="coefficient of variation of the time between requests")
+    source: Literal["drawn", "trace"] = Field("drawn", alias="from", description="drawn, or the trace's own times")
+
+
+class SloDocument(_Strict):
+    """Latency limits; a percentile left out is not limited."""
+
+    ttft_p50: Duration | None = None
+    ttft_p95: Duration | None = None
+    ttft_p99: Duration | None = None
+    tpot_p50: Duration | None = None
+    tpot_p95: Duration | None = None
+    tpot_p99: Duration | None = None
+
+
+class BatchingDocument(_Strict):
+    """Limits of the batch."""
+
+    max_batch: int = Field(1024, ge=1, le=1024, description="sequences that run at once on one group of chips")
+
+
+class _Scenario(_Strict):
+    name: str = Field(min_length=1, max_length=100, description="name of the scenario")
+    weight: float = Field(1.0, gt=0, description="share of time on the reference chip")
+    reference_chip: str = Field("a100_sxm", description="chip that a relative rate refers to")
+
+
+class ServingDocument(_Scenario):
+    """Requests to a language model."""
+
+    kind: Literal["llm_serving"]
+    network: str | dict[str, Any] = Field(description="name of the catalogue, or a Hugging Face config.json")
+    requests: RequestsDocument
+    arrivals: ArrivalsDocument = Field(default_factory=ArrivalsDocument)
+    slo: SloDocument = Field(default_factory=SloDocument)
+    scheduling: Literal["chunked", "whole_prompt"] = Field("chunked", description="how prompts share steps with decoding")
+    batching: BatchingDocument = Field(default_factory=BatchingDocument)
+    prefix_hit_fraction: float | None = Field(None, ge=0, lt=1, description="input tokens found in the prefix cache")
+    routing_skew: float = Field(0.0, ge=0, le=4, description="Zipf exponent of expert popularity")
+
+
+class ConvnetDocument(_Scenario):
+    """Images through a convolutional network."""
+
+    kind: Literal["convnet"]
+    network: str
+    batch: int = Field(1, ge=1, le=65_536, description="images in one pass")
+
+
+class GemmRow(_Strict):
+    """One matrix product and how often it occurs."""
+
+    m: int = Field(ge=1, le=10**9)
+    n: int = Field(ge=1, le=10**9)
+    k: int = Field(ge=1, le=10**9)
+    batch: int = Field(1, ge=1, le=10**9, description="equal products in one call")
+    count: float = Field(1.0, gt=0, description="calls")
+
+
+class GemmListDocument(_Scenario):
+    """A list of matrix products."""
+
+    kind: Literal["gemm_list"]
+    rows: list[GemmRow] = Field(min_length=1, max_length=100_000)
+
+
+class TrainingPlanDocument(_Strict):
+    """How training is spread over the chips."""
+
+    tensor_parallel: int = Field(1, ge=1, le=4096)
+    pipeline_parallel: int = Field(1, ge=1, le=4096)
+    microbatch_sequences: int = Field(1, ge=1, le=65_536)
+
+
+class TrainingDocument(_Scenario):
+    """One pre-training step of a decoder."""
+
+    kind: Literal["training"]
+    network: str | dict[str, Any]
+    sequence_tokens: int = Field(ge=1, le=MAX_TOKENS)
+    global_batch_sequences: int = Field(ge=1, le=10**7)
+    precision: str = Field("bf16", description="recipe with the formats of gradients and optimizer state")
+    recompute: Literal["none", "selective", "full"] = "selective"
+    plan: TrainingPlanDocument | None = None
+
+
+ScenarioDocument = Annotated[
+    ServingDocument | ConvnetDocument | GemmListDocument | TrainingDocument, Field(discriminator="kind")
+]
+
+
+class WorkloadDocument(_Strict):
+    """Scenarios that share the accelerator."""
+
+    scenarios: list[ScenarioDocument] = Field(min_length=1, max_length=16)
+
+
+class BudgetDocument(_Strict):
+    """Limits of one chip."""
+
+    area: Area = Field(description="compute die area of one chip")
+    tdp: Power = Field(description="power cap under which the clock settles")
+    memory_stacks: int | None = Field(None, ge=1, description="memory stacks of one chip")
+    unit_cost: Money | None = Field(None, description="cost of one packaged chip")
+
+
+class TechnologyDocument(_Strict):
+    """Process of the compute die."""
+
+    node_nm: float = Field(5.0, ge=2, le=130, description="process node [nm]")
+
+
+class SystemDocument(_Strict):
+    """Chips that work together."""
+
+    n_chips: int = Field(1, ge=1, le=65_536)
+    n_chips_per_node: int | None = Field(None, ge=1, le=65_536)
+
+    @model_validator(mode="after")
+    def _whole_nodes(self) -> SystemDocument:
+        if self.n_chips_per_node is not None and self.n_chips % self.n_chips_per_node:
+            raise ValueError(f"n_chips must be a multiple of n_chips_per_node, got {self.n_chips} and {self.n_chips_per_node}")
+        return self
+
+
+class QualityDocument(_Strict):
+    """Error budget of the precision mix: one of the two."""
+
+    max_kl_nats: float | None = Field(None, gt=0, description="KL divergence at the output [nats/token]")
+    no_worse_than: str | None = Field(None, description="named precision recipe")
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> QualityDocument:
+        if (self.max_kl_nats is None) == (self.no_worse_than is None):
+            raise ValueError("must hold exactly one of max_kl_nats and no_worse_than")
+        return self
+
+
+class ObjectiveDocument(_Strict):
+    """A metric and the better direction."""
+
+    metric: str
+    direction: Literal["minimize", "maximize"]
+
+
+class SearchDocument(_Strict):
+    """How to search."""
+
+    sampler: str = "auto"
+    trials: int = Field(200, ge=1, le=100_000)
+    seed: int = Field(0, ge=0, lt=2**32)
+    certify: bool = False
+    target_gap: float = Field(0.01, ge=0, lt=1)
+    timeout: Duration = 60.0
+
+
+class RobustnessDocument(_Strict):
+    """An alternative scenario against which regret is reported."""
+
+    name: str = Field(min_length=1, max_length=100)
+    network: str | dict[str, Any] | None = None
+    requests: RequestsDocument | None = None
+    slo: SloDocument | None = None
+
+
+class StudyDocument(_Strict):
+    """The whole request."""
+
+    name: str = Field(min_length=1, max_length=200)
+    workload: WorkloadDocument
+    budget: BudgetDocument
+    technology: TechnologyDocument = Field(default_factory=TechnologyDocument)
+    system: SystemDocument = Field(default_factory=SystemDocument)
+    space: Literal["full"] | dict[str, Any] = "full"
+    quality: QualityDocument | None = None
+    objectives: list[ObjectiveDocument] = Field(min_length=1, max_length=4)
+    search: SearchDocument = Field(default_factory=SearchDocument)
+    robustness: list[RobustnessDocument] = Field(default_factory=list, max_length=16)
+
+
+def read_document(raw: Any, model: type[BaseModel] = StudyDocument) -> Any:
+    """
+    Return the checked document.
+
+    Raises
+    ------
+    StudyError
+        With a pointer to every field that breaks its rule.
+    """
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise StudyError([_fault(raw, each) for each in error.errors(include_url=False)]) from None
+
+
+def _fault(raw: Any, each: Any) -> dict[str, str]:
+    """One fault as {pointer, detail}; parts of a location that are no key of the document name a union's branch."""
+    parts: list[str] = []
+    node = raw
+    for part in each["loc"]:
+        if isinstance(node, dict) and part in node:
+            node = node[part]
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        elif each["type"] != "missing" or part != each["loc"][-1]:
+            continue
+        parts.append(str(part))
+    detail = str(each["msg"]).removeprefix("Value error, ")
+    if each["type"] == "extra_forbidden":
+        detail = "is no known field"
+    return {"pointer": "/" + "/".join(parts), "detail": detail}

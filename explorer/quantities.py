@@ -1,0 +1,79 @@
+"""Quantities as people write them ("600 mm2", "192 MiB", "50 ms") -> numbers in the one unit used inside."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from typing import Annotated, Any
+
+import pint
+from pydantic import BeforeValidator, Field
+
+_AREA = re.compile(r"\b([munpck]?m)([23])\b")
+_WRITTEN = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?\s*([A-Za-zµ][A-Za-z0-9/ µ]*)?\s*|nan.*|[-+]?inf.*")
+_LONGEST = 40
+
+
+@functools.cache
+def unit_registry() -> pint.UnitRegistry:
+    """The registry of all units, with currency."""
+    registry: pint.UnitRegistry = pint.UnitRegistry()
+    registry.define("usd = [currency] = USD")
+    return registry
+
+
+def parse_quantity(value: Any, unit: str, example: str) -> float:
+    """
+    Return a quantity in `unit`.
+
+    Raises
+    ------
+    ValueError
+        If the value carries no unit, another dimension, or is no finite number.
+
+    Examples
+    --------
+    >>> parse_quantity("50 ms", "s", "50 ms")
+    0.05
+    >>> parse_quantity("6 cm2", "mm**2", "600 mm2")
+    600.0
+    """
+    if isinstance(value, bool) or not isinstance(value, str):
+        raise ValueError(f"must carry a unit, such as '{example}', got {value!r}")
+    if len(value) > _LONGEST or not _WRITTEN.fullmatch(value.strip().replace("1 /", "1/")):
+        raise ValueError(f"must be a number with a unit, such as '{example}', got {value[:_LONGEST]!r}")
+    registry = unit_registry()
+    try:
+        quantity = registry.Quantity(_AREA.sub(r"\1**\2", value.strip()))
+    except Exception as error:
+        raise ValueError(f"must be a number with a unit, such as '{example}', got {value!r}") from error
+    if quantity.unitless and unit:
+        raise ValueError(f"must carry a unit, such as '{example}', got {value!r}")
+    try:
+        number = float(quantity.to(unit).magnitude)
+    except pint.DimensionalityError as error:
+        raise ValueError(f"must have the dimension of '{example}', got {value!r}") from error
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"must be a number with a unit, such as '{example}', got {value!r}") from error
+    if not math.isfinite(number):
+        raise ValueError(f"must be finite, got {value!r}")
+    return number
+
+
+def _quantity(unit: str, example: str, description: str) -> Any:
+    return Annotated[
+        float,
+        BeforeValidator(lambda value: parse_quantity(value, unit, example), json_schema_input_type=str),
+        Field(gt=0, description=f"{description}, a number with a unit such as '{example}'", examples=[example]),
+    ]
+
+
+Area = _quantity("mm**2", "600 mm2", "area")
+Power = _quantity("W", "500 W", "power")
+Duration = _quantity("s", "50 ms", "duration")
+Rate = _quantity("1/s", "20 / s", "rate of requests")
+Money = _quantity("usd", "4000 USD", "price")
+Size = _quantity("byte", "192 MiB", "amount of data")
+Bandwidth = _quantity("byte/s", "3.35 TB/s", "bandwidth, one direction")
+Frequency = _quantity("Hz", "1.6 GHz", "clock")

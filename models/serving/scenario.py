@@ -1,0 +1,96 @@
+"""What a serving scenario asks of a design, before any design is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from models.architectures.lowered import LoweredNetwork
+from models.checks import FloatArray, IntArray
+from models.precision.mix import PrecisionMix
+
+Scheduling = Literal["chunked", "whole_prompt"]
+
+BATCH_GRID = tuple(sorted({2**i for i in range(11)} | {3 * 2**i for i in range(9)}))
+"""Sequences per group of chips that are tried, 1 to 1024 in steps of at most 1.5: the grid is part of the answer."""
+
+
+@dataclass(frozen=True)
+class RequestMoments:
+    """
+    The numbers of a request distribution that a steady state depends on.
+
+    `prompt_tokens` are input tokens left to compute after prefix hits, `effective_prompt_tokens` their
+    length-weighted mean, sum(length^2) / sum(length), which makes attention over unequal prompts exact.
+    `context_tokens` and `reserved_tokens` are means over generated tokens: of the KV length read, and of
+    input + output, which is what a sequence holds while it runs.
+    """
+
+    input_tokens: float
+    output_tokens: float
+    prompt_tokens: float
+    effective_prompt_tokens: float
+    context_tokens: float
+    reserved_tokens: float
+    input_p95_tokens: float
+    output_p95_tokens: float
+
+
+@dataclass(frozen=True)
+class Slo:
+    """Latency limits at the 95th percentile; infinite where none is asked [s]."""
+
+    ttft_s: float = np.inf
+    tpot_s: float = np.inf
+
+
+@dataclass(frozen=True)
+class System:
+    """Chips that work together, and how many of them share the scale-up links."""
+
+    n_chips: int
+    n_chips_per_node: int
+
+
+@dataclass(frozen=True)
+class ServingScenario:
+    """One network, its requests and what is allowed: everything that `compile_serving` needs."""
+
+    name: str
+    network: LoweredNetwork
+    requests: RequestMoments
+    slo: Slo
+    scheduling: Scheduling
+    system: System
+    mixes: tuple[PrecisionMix, ...]
+    max_batch: int
+    step_overhead_s: float
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """Inner choices, one entry each of shape (n_alternatives,): degree, precision mix and batch of one group."""
+
+    tensor_parallel: IntArray
+    mix: IntArray
+    batch: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+
+def tensor_parallel_degrees(scenario: ServingScenario) -> list[int]:
+    """Degrees that divide the chips, stay inside a node and leave at least one query head to each chip."""
+    system = scenario.system
+    heads = min((a.n_heads for a in scenario.network.attentions), default=1)
+    limit = min(system.n_chips_per_node, heads)
+    return [t for t in range(1, limit + 1) if system.n_chips % t == 0 and system.n_chips_per_node % t == 0]
+
+
+def alternatives(degrees: Sequence[int], n_mixes: int, batches: Sequence[int]) -> Alternatives:
+    """Every combination of the choices, degree slowest and batch fastest."""
+    t, mix, batch = np.meshgrid(np.asarray(degrees), np.arange(n_mixes), np.asarray(batches), indexing="ij")
+    return Alternatives(t.ravel(), mix.ravel(), batch.ravel().astype(np.float64))
