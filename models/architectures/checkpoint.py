@@ -53,8 +53,13 @@ NAMES_IN_CHECKPOINT: dict[str, tuple[str, ...]] = {
         "mlp.experts.0.down_proj", "mlp.experts.down_proj", "block_sparse_moe.experts.0.w2",
         "feed_forward.experts.down_proj",
     ),
-    "shared_expert_up": ("mlp.shared_experts.gate_proj", "mlp.shared_expert.gate_proj", "feed_forward.shared_expert.gate_proj"),
-    "shared_expert_down": ("mlp.shared_experts.down_proj", "mlp.shared_expert.down_proj", "feed_forward.shared_expert.down_proj"),
+    "shared_expert_up": (
+        "mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj", "mlp.shared_expert.gate_proj",
+        "mlp.shared_expert.up_proj", "feed_forward.shared_expert.gate_proj", "feed_forward.shared_expert.up_proj",
+    ),
+    "shared_expert_down": (
+        "mlp.shared_experts.down_proj", "mlp.shared_expert.down_proj", "feed_forward.shared_expert.down_proj",
+    ),
     "moe_gate": ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "feed_forward.router"),
     "output_head": ("lm_head",),
     "state_in": ("linear_attn.in_proj_qkvz", "linear_attn.in_proj_ba", "mixer.in_proj", "mamba.in_proj"),

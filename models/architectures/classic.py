@@ -24,7 +24,8 @@ def read_gpt2(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
 def read_gptj(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
     """GPT-J: attention and feed-forward part side by side behind one norm, partial rotary positions."""
     hidden, n_heads, n_layers = _gpt_sizes(fields)
-    attention = _attention(fields, hidden, n_heads, n_heads, bias=False, rotary_dim=fields.size("rotary_dim", default=64))
+    rotary = fields.size("rotary_dim", default=64)
+    attention = _attention(fields, hidden, n_heads, n_heads, bias=False, rotary_dim=rotary)
     part = FeedForward(fields.size("n_inner", default=4 * hidden), gated=False, bias=True)
     return Network(
         name, "gptj", "decoder", hidden, fields.size("vocab_size"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from models.architectures.checkpoint import Checkpoint
 from models.architectures.fields import CONTEXT_LIMIT, LAYER_LIMIT, Fields
 from models.architectures.network import Attention, Experts, FeedForward, Layer, Network
-from models.architectures.checkpoint import Checkpoint
 
 FeedForwards = tuple[FeedForward | Experts, ...]
 Windows = tuple[int, ...]
@@ -40,9 +40,10 @@ def read_gated_decoder(fields: Fields, name: str, checkpoint: Checkpoint, traits
     n_layers = fields.size("num_hidden_layers", maximum=LAYER_LIMIT)
     hidden = fields.size("hidden_size")
     attention = read_attention(fields, hidden, traits)
+    windows, parts = traits.windows(fields, n_layers), traits.feed_forwards(fields, n_layers)
     layers = tuple(
-        Layer(attention_with_window(attention, window, traits.chunked), feed_forward, n_norms=traits.n_norms)
-        for window, feed_forward in zip(traits.windows(fields, n_layers), traits.feed_forwards(fields, n_layers), strict=True)
+        Layer(attention_with_window(attention, window, traits.chunked), part, n_norms=traits.n_norms)
+        for window, part in zip(windows, parts, strict=True)
     )
     return Network(
         name=name,
@@ -89,8 +90,7 @@ def require_divides(fields: Fields, key: str, divisor: int, other_key: str, valu
 
 def attention_with_window(attention: Attention, window_tokens: int, chunked: bool = False) -> Attention:
     """Return the attention limited to a window (0: not limited)."""
-    fields = {name: getattr(attention, name) for name in Attention.__dataclass_fields__}
-    return Attention(**fields | {"window_tokens": window_tokens, "chunked": chunked and window_tokens > 0})
+    return replace(attention, window_tokens=window_tokens, chunked=chunked and window_tokens > 0)
 
 
 def pattern_of_layers(fields: Fields, n_layers: int, kinds: tuple[str, ...]) -> list[str]:
@@ -210,7 +210,9 @@ def read_routing(fields: Fields) -> tuple[int, int]:
     n_experts = fields.size("num_local_experts", "num_experts", "n_routed_experts", maximum=2**16)
     top_k = fields.size("num_experts_per_tok", "experts_per_token", maximum=2**16)
     if top_k > n_experts:
-        raise ValueError(f"{fields.path}.num_experts_per_tok must be at most {n_experts}, the number of experts, got {top_k}")
+        raise ValueError(
+            f"{fields.path}.num_experts_per_tok must be at most {n_experts}, the number of experts, got {top_k}"
+        )
     return n_experts, top_k
 
 

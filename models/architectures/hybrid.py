@@ -102,7 +102,11 @@ def read_nemotron_h(fields: Fields, name: str, checkpoint: Checkpoint) -> Networ
     fields.size("attention_head_dim", "head_dim", default=128)
     attention = read_attention(fields, hidden, Traits(full_only, LLAMA.feed_forwards, default_head_dim=128))
     part = FeedForward(fields.size("intermediate_size"), gated=False, bias=fields.flag("mlp_bias", False))
-    kinds = {"M": Layer(mixer, None, n_norms=1), "*": Layer(attention, None, n_norms=1), "-": Layer(None, part, n_norms=1)}
+    kinds = {
+        "M": Layer(mixer, None, n_norms=1),
+        "*": Layer(attention, None, n_norms=1),
+        "-": Layer(None, part, n_norms=1),
+    }
     fields.text("mlp_hidden_act", default="relu2")
     return Network(
         name, "nemotron_h", "decoder", hidden, fields.size("vocab_size"),

@@ -28,10 +28,16 @@ class LinearOperator:
     rows: Rows = "tokens"
     shard: Shard = "column"
     n_experts: int = 0
-    top_k: int = 0
+    top_k: float = 0
+    """Experts a token meets; on one chip of an expert-parallel group, the expected number among those it holds."""
     bias: bool = False
     gated: bool = False
     """True where n_out holds two fused halves (gate and up), which a published MLP counts as two matrices."""
+    unit: int = 1
+    """Columns or rows that tensor parallelism keeps together: those of one head."""
+    kv_heads: int = 0
+    """Key and value heads whose `kv_columns` are among n_out: replicated once there are more chips than heads."""
+    kv_columns: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class LoweredNetwork:
     vocabulary_size: int
     max_context_tokens: int
     all_reduces_per_layer: float
-    """All-reduces of one activation row per layer under tensor parallelism (2; 1 with parallel residual), on average."""
+    """All-reduces of one activation row per layer under tensor parallelism (2; 1 with parallel residual); a mean."""
     n_parameters: float
     n_active_parameters: float
     """Parameters that one token meets, input embedding excluded, output head included."""
@@ -153,6 +159,22 @@ def weight_elements_per_module(lowered: LoweredNetwork) -> dict[str, float]:
 def matrix_elements(linear: LinearOperator) -> float:
     """Elements of all matrices of an operator, every expert and layer counted [elements]."""
     return float(linear.n_in) * linear.n_out * max(linear.n_experts, 1) * linear.count
+
+
+def bias_elements(linear: LinearOperator) -> float:
+    """Elements of all biases of an operator, part of `other_parameters` [elements]."""
+    return float(linear.bias) * linear.n_out * max(linear.n_experts, 1) * linear.count
+
+
+def met_fraction(linear: LinearOperator) -> float:
+    """Share of the matrices of an operator that one token meets [1]."""
+    return linear.top_k / linear.n_experts if linear.rows == "routed" else 1.0
+
+
+def active_parameters(linears: tuple[LinearOperator, ...], other_parameters: float) -> float:
+    """Parameters one token meets: matrices, their biases, and what else is stored besides tables [elements]."""
+    unmet_biases = sum(bias_elements(linear) * (1 - met_fraction(linear)) for linear in linears)
+    return sum(matrix_elements(linear) * met_fraction(linear) for linear in linears) + other_parameters - unmet_biases
 
 
 def checkpoint_bits(lowered: LoweredNetwork) -> dict[str, float]:

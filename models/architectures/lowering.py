@@ -12,12 +12,15 @@ from models.architectures.lowered import (
     AttentionOperator,
     LinearOperator,
     LoweredNetwork,
+    Rows,
     StateOperator,
     StoredModule,
     VectorOperator,
+    active_parameters,
+    bias_elements,
     matrix_elements,
 )
-from models.architectures.network import Attention, Experts, FeedForward, Layer, Network, StateMixer
+from models.architectures.network import Attention, Experts, FeedForward, Latent, Layer, Network, StateMixer
 
 MergedOperator = TypeVar("MergedOperator", LinearOperator, VectorOperator)
 
@@ -50,10 +53,8 @@ def lower(network: Network) -> LoweredNetwork:
         other += count * _small_parameters(network, layer)
     operators += _edge_operators(network)
     linears = _merged([operator for operator in operators if isinstance(operator, LinearOperator)])
-    other += sum(_bias_elements(linear) for linear in linears)
+    other += sum(bias_elements(linear) for linear in linears)
     matrices = sum(matrix_elements(linear) for linear in linears)
-    met = sum(matrix_elements(linear) * _met_fraction(linear) for linear in linears)
-    met += other - sum(_bias_elements(linear) * (1 - _met_fraction(linear)) for linear in linears)
     embedding = _embedding_parameters(network)
     return LoweredNetwork(
         name=network.name,
@@ -67,7 +68,7 @@ def lower(network: Network) -> LoweredNetwork:
         max_context_tokens=network.max_context_tokens,
         all_reduces_per_layer=sum(_all_reduces(network, layer) for layer in network.layers) / network.n_layers,
         n_parameters=matrices + embedding + other,
-        n_active_parameters=met,
+        n_active_parameters=active_parameters(linears, other),
         embedding_parameters=embedding,
         other_parameters=other,
         kind=network.kind,
@@ -79,7 +80,8 @@ def lower(network: Network) -> LoweredNetwork:
 def _layer_operators(network: Network, layer: Layer) -> Iterator[Operator]:
     hidden = network.hidden_size
     yield VectorOperator("norm", "layer_norm", hidden, READ_WRITE, layer.n_norms, rows=layer.stack)
-    yield VectorOperator("residual", "layer_residual", hidden, TWO_READS_WRITE, _n_residuals(network, layer), rows=layer.stack)
+    n_residuals = _n_parts(layer)
+    yield VectorOperator("residual", "layer_residual", hidden, TWO_READS_WRITE, n_residuals, rows=layer.stack)
     if isinstance(layer.mixer, Attention):
         yield from _attention_operators(hidden, layer.mixer, layer.stack)
     elif isinstance(layer.mixer, StateMixer):
@@ -92,28 +94,34 @@ def _layer_operators(network: Network, layer: Layer) -> Iterator[Operator]:
         yield from _feed_forward_operators(hidden, layer.feed_forward, layer.stack)
 
 
-def _attention_operators(hidden: int, attention: Attention, rows: str) -> Iterator[Operator]:
-    n_heads, n_kv_heads = attention.n_heads, attention.n_kv_heads
+def _attention_operators(hidden: int, attention: Attention, rows: Rows) -> Iterator[Operator]:
+    n_heads, n_kv_heads, head_dim = attention.n_heads, attention.n_kv_heads, attention.head_dim_qk
     width_out = n_heads * attention.head_dim_v
     if attention.latent is not None:
-        yield from _latent_projections(hidden, attention)
+        yield from _latent_projections(hidden, attention, attention.latent)
     else:
-        width = n_heads * attention.head_dim_qk * (2 if attention.output_gate else 1)
-        width += n_kv_heads * (attention.head_dim_qk + attention.head_dim_v)
-        yield LinearOperator("attention_qkv", hidden, width, 1.0, rows, "column", bias=attention.qkv_bias)  # type: ignore[arg-type]
-    yield LinearOperator("attention_output", width_out, hidden, 1.0, rows, "row", bias=attention.output_bias)  # type: ignore[arg-type]
+        unit = head_dim * (2 if attention.output_gate else 1)
+        width_kv = n_kv_heads * (head_dim + attention.head_dim_v)
+        yield LinearOperator(
+            "attention_qkv", hidden, n_heads * unit + width_kv, 1.0, rows, bias=attention.qkv_bias,
+            unit=unit, kv_heads=n_kv_heads, kv_columns=width_kv,
+        )  # fmt: skip
+    yield LinearOperator(
+        "attention_output", width_out, hidden, 1.0, rows, "row", bias=attention.output_bias, unit=attention.head_dim_v
+    )
     n_rotated = n_heads + (1 if attention.latent else n_kv_heads)
     if attention.rotary_dim:
-        yield VectorOperator("rope", "attention_rope", n_rotated * attention.rotary_dim, READ_WRITE, 1.0, "column")
+        rotated = n_rotated * attention.rotary_dim
+        yield VectorOperator("rope", "attention_rope", rotated, READ_WRITE, 1.0, "column", rows)
     if attention.qk_norm != "none":
-        elements = (n_heads + n_kv_heads) * attention.head_dim_qk
-        yield VectorOperator("norm", "attention_qk_norm", elements, READ_WRITE, 1.0, "column")
+        elements = (n_heads + n_kv_heads) * head_dim
+        yield VectorOperator("norm", "attention_qk_norm", elements, READ_WRITE, 1.0, "column", rows)
     if attention.output_gate:
-        yield VectorOperator("activation", "attention_gate", width_out, TWO_READS_WRITE, 1.0, "column")
+        yield VectorOperator("activation", "attention_gate", width_out, TWO_READS_WRITE, 1.0, "column", rows)
     yield _attention_operator(attention, rows)
 
 
-def _attention_operator(attention: Attention, rows: str) -> AttentionOperator:
+def _attention_operator(attention: Attention, rows: Rows) -> AttentionOperator:
     latent = attention.latent
     per_token = attention.n_kv_heads * (attention.head_dim_qk + attention.head_dim_v)
     return AttentionOperator(
@@ -129,24 +137,22 @@ def _attention_operator(attention: Attention, rows: str) -> AttentionOperator:
         latent_dim_v=latent.kv_rank if latent else 0,
         chunked=attention.chunked,
         cached=attention.causal,
-        rows=rows,  # type: ignore[arg-type]
+        rows=rows,
         over="source" if rows == "source" else "context",
     )
 
 
-def _latent_projections(hidden: int, attention: Attention) -> Iterator[Operator]:
-    latent = attention.latent
-    assert latent is not None
+def _latent_projections(hidden: int, attention: Attention, latent: Latent) -> Iterator[Operator]:
     width_q = attention.n_heads * attention.head_dim_qk
     if latent.q_rank:
         yield LinearOperator("attention_q_a", hidden, latent.q_rank, 1.0, shard="replicated", bias=attention.qkv_bias)
-        yield LinearOperator("attention_q_b", latent.q_rank, width_q, 1.0)
+        yield LinearOperator("attention_q_b", latent.q_rank, width_q, 1.0, unit=attention.head_dim_qk)
     else:
-        yield LinearOperator("attention_q_b", hidden, width_q, 1.0)
+        yield LinearOperator("attention_q_b", hidden, width_q, 1.0, unit=attention.head_dim_qk)
     width_latent = latent.kv_rank + latent.rope_dim
     yield LinearOperator("attention_kv_a", hidden, width_latent, 1.0, shard="replicated", bias=attention.qkv_bias)
-    expanded = attention.n_heads * (latent.nope_dim + attention.head_dim_v)
-    yield LinearOperator("attention_kv_b", latent.kv_rank, expanded, 1.0)
+    unit = latent.nope_dim + attention.head_dim_v
+    yield LinearOperator("attention_kv_b", latent.kv_rank, attention.n_heads * unit, 1.0, unit=unit)
     yield VectorOperator("norm", "attention_latent_norm", latent.q_rank + latent.kv_rank, READ_WRITE, 1.0)
 
 
@@ -154,9 +160,15 @@ def _cross_attention_operators(hidden: int, attention: Attention) -> Iterator[Op
     width = attention.n_heads * attention.head_dim_qk
     width_kv = attention.n_kv_heads * (attention.head_dim_qk + attention.head_dim_v)
     width_out = attention.n_heads * attention.head_dim_v
-    yield LinearOperator("cross_attention_q", hidden, width, 1.0, bias=attention.qkv_bias)
-    yield LinearOperator("cross_attention_kv", hidden, width_kv, 1.0, "source", bias=attention.qkv_bias)
-    yield LinearOperator("cross_attention_output", width_out, hidden, 1.0, shard="row", bias=attention.output_bias)
+    yield LinearOperator("cross_attention_q", hidden, width, 1.0, bias=attention.qkv_bias, unit=attention.head_dim_qk)
+    yield LinearOperator(
+        "cross_attention_kv", hidden, width_kv, 1.0, "source", bias=attention.qkv_bias,
+        kv_heads=attention.n_kv_heads, kv_columns=width_kv,
+    )  # fmt: skip
+    yield LinearOperator(
+        "cross_attention_output", width_out, hidden, 1.0, shard="row", bias=attention.output_bias,
+        unit=attention.head_dim_v,
+    )  # fmt: skip
     yield replace(_attention_operator(attention, "tokens"), cached=True, over="source")
 
 
@@ -167,22 +179,24 @@ def _state_operators(hidden: int, mixer: StateMixer) -> Iterator[Operator]:
     yield VectorOperator("norm", "state_norm", mixer.inner, TWO_READS_WRITE, 1.0, "column")
 
 
-def _feed_forward_operators(hidden: int, part: FeedForward, rows: str) -> Iterator[Operator]:
+def _feed_forward_operators(hidden: int, part: FeedForward, rows: Rows) -> Iterator[Operator]:
     width = part.intermediate_size
     halves = 2 if part.gated else 1
-    yield LinearOperator("ffn_up", hidden, halves * width, 1.0, rows, "column", bias=part.bias, gated=part.gated)  # type: ignore[arg-type]
-    yield LinearOperator("ffn_down", width, hidden, 1.0, rows, "row", bias=part.bias)  # type: ignore[arg-type]
+    yield LinearOperator("ffn_up", hidden, halves * width, 1.0, rows, "column", bias=part.bias, gated=part.gated)
+    yield LinearOperator("ffn_down", width, hidden, 1.0, rows, "row", bias=part.bias)
     passes = TWO_READS_WRITE if part.gated else READ_WRITE
-    yield VectorOperator("activation", "ffn_activation", width, passes, 1.0, "column", rows)  # type: ignore[arg-type]
+    yield VectorOperator("activation", "ffn_activation", width, passes, 1.0, "column", rows)
 
 
 def _expert_operators(hidden: int, part: Experts) -> Iterator[Operator]:
     width, halves = part.intermediate_size, 2 if part.gated else 1
     passes = TWO_READS_WRITE if part.gated else READ_WRITE
-    routing = {"n_experts": part.n_experts, "top_k": part.top_k, "bias": part.bias}
     yield LinearOperator("moe_gate", hidden, part.n_experts, 1.0, shard="replicated", bias=part.router_bias)
-    yield LinearOperator("expert_up", hidden, halves * width, 1.0, "routed", "expert", gated=part.gated, **routing)  # type: ignore[arg-type]
-    yield LinearOperator("expert_down", width, hidden, 1.0, "routed", "expert", **routing)  # type: ignore[arg-type]
+    up = LinearOperator(
+        "expert_up", hidden, halves * width, 1.0, "routed", "expert", part.n_experts, part.top_k, part.bias, part.gated
+    )
+    yield up
+    yield replace(up, module="expert_down", n_in=width, n_out=hidden, gated=False)
     yield VectorOperator("router", "moe_gate", part.n_experts, READ_WRITE, 1.0)
     yield VectorOperator("activation", "expert_activation", part.top_k * width, passes, 1.0, "expert")
     yield VectorOperator("router", "moe_dispatch", part.top_k * hidden, READ_WRITE, 1.0, "expert")
@@ -241,21 +255,13 @@ def _attention_small_parameters(attention: Attention) -> float:
     )
 
 
-def _bias_elements(linear: LinearOperator) -> float:
-    return float(linear.bias) * linear.n_out * max(linear.n_experts, 1) * linear.count
-
-
-def _met_fraction(linear: LinearOperator) -> float:
-    return linear.top_k / linear.n_experts if linear.rows == "routed" else 1.0
-
-
-def _n_residuals(network: Network, layer: Layer) -> int:
+def _n_parts(layer: Layer) -> int:
     parts = [layer.mixer, layer.cross_attention, layer.feed_forward]
     return sum(part is not None for part in parts)
 
 
 def _all_reduces(network: Network, layer: Layer) -> int:
-    return 1 if network.parallel_residual else _n_residuals(network, layer)
+    return 1 if network.parallel_residual else _n_parts(layer)
 
 
 def _stored(network: Network, modules: Iterable[str]) -> tuple[StoredModule, ...]:

@@ -14,11 +14,11 @@ from models.architectures.lowered import (
     LoweredNetwork,
     StateOperator,
     VectorOperator,
+    active_parameters,
+    bias_elements,
     matrix_elements,
 )
 from models.checks import FloatArray, require_positive
-
-SPLIT_VECTORS = frozenset({"column", "row", "expert"})
 
 
 def split(lowered: LoweredNetwork, tensor_parallel: int, expert_parallel: int | None = None) -> LoweredNetwork:
@@ -52,11 +52,15 @@ def split(lowered: LoweredNetwork, tensor_parallel: int, expert_parallel: int | 
         If a degree is not a positive whole number, exceeds the heads, or does not divide.
     """
     degree = _degree("tensor_parallel", tensor_parallel)
+    for attention in lowered.attentions:
+        if degree > attention.n_heads:
+            raise ValueError(f"tensor_parallel must be at most {attention.n_heads}, the number of heads, got {degree}")
     if expert_parallel is not None and degree % _degree("expert_parallel", expert_parallel):
         raise ValueError(f"expert_parallel must divide tensor_parallel ({degree}), got {expert_parallel}")
-    linears = tuple(_split_linear(lowered, linear, degree, expert_parallel) for linear in lowered.linears)
+    linears = tuple(_split_linear(linear, degree, expert_parallel) for linear in lowered.linears)
     embedding = lowered.embedding_parameters / degree
-    other = lowered.other_parameters - _split_biases(lowered) + _split_biases(replace(lowered, linears=linears))
+    biases = sum(map(bias_elements, lowered.linears)), sum(map(bias_elements, linears))
+    other = lowered.other_parameters - biases[0] + biases[1]
     matrices = sum(matrix_elements(linear) for linear in linears)
     return replace(
         lowered,
@@ -67,7 +71,7 @@ def split(lowered: LoweredNetwork, tensor_parallel: int, expert_parallel: int | 
         embedding_parameters=embedding,
         other_parameters=other,
         n_parameters=matrices + embedding + other,
-        n_active_parameters=_active(linears) + other,
+        n_active_parameters=active_parameters(linears, other),
     )
 
 
@@ -118,32 +122,53 @@ def _degree(name: str, value: int) -> int:
     return int(value)
 
 
-def _share(size: int, degree: int) -> int:
-    return math.ceil(size / degree)
+def _share(size: float, degree: int, unit: int = 1) -> int:
+    """Largest part when `size` is dealt out to `degree` chips in whole units."""
+    return math.ceil(size / unit / degree) * unit
 
 
-def _split_linear(
-    lowered: LoweredNetwork, linear: LinearOperator, degree: int, expert_parallel: int | None
-) -> LinearOperator:
+def _split_linear(linear: LinearOperator, degree: int, expert_parallel: int | None) -> LinearOperator:
     if linear.shard == "expert":
         spread = expert_parallel or math.gcd(degree, linear.n_experts)
-        inside = degree // spread
-        divided = replace(linear, n_experts=_share(linear.n_experts, spread), top_k=linear.top_k)
-        return _cut_expert(divided, inside)
-    if linear.module == "attention_qkv":
-        return replace(linear, n_out=_qkv_columns(lowered, linear, degree))
-    if linear.shard == "column":
-        return replace(linear, n_out=_columns(linear, degree))
-    if linear.shard == "row":
-        return replace(linear, n_in=_share(linear.n_in, degree))
-    return linear
+        held = replace(linear, n_experts=_share(linear.n_experts, spread), top_k=_held_top_k(linear, spread))
+        return _cut(held, degree // spread, "row" if linear.module == "expert_down" else "column")
+    return _cut(linear, degree, linear.shard)
 
 
-def _columns(linear: LinearOperator, degree: int) -> int:
-    return 2 * _share(linear.n_out // 2, degree) if linear.gated else _share(linear.n_out, degree)
+def _held_top_k(linear: LinearOperator, spread: int) -> float:
+    """Experts a token meets on a chip that holds the largest share of them."""
+    return linear.top_k * _share(linear.n_experts, spread) / linear.n_experts
 
 
-def _cut_expert(linear: LinearOperator, degree: int) -> LinearOperator:
-    if linear.module == "expert_down":
-        return replace(linear, n_in=_share(linear.n_in, degree))
-    return replace(linear, n_out=_columns(linear, degree))
+def _cut(linear: LinearOperator, degree: int, shard: str) -> LinearOperator:
+    if shard == "row":
+        return replace(linear, n_in=_share(linear.n_in, degree, linear.unit))
+    if shard != "column":
+        return linear
+    if linear.gated:
+        return replace(linear, n_out=2 * _share(linear.n_out // 2, degree))
+    kv_heads = _share(linear.kv_heads, degree)
+    kv_columns = linear.kv_columns * kv_heads // max(linear.kv_heads, 1)
+    queries = _share(linear.n_out - linear.kv_columns, degree, linear.unit)
+    return replace(linear, n_out=queries + kv_columns, kv_heads=kv_heads, kv_columns=kv_columns)
+
+
+def _split_attention(attention: AttentionOperator, degree: int) -> AttentionOperator:
+    n_heads = _share(attention.n_heads, degree)
+    if attention.shared_latent:
+        return replace(attention, n_heads=n_heads, n_kv_heads=n_heads)
+    n_kv_heads = _share(attention.n_kv_heads, degree)
+    elements = attention.kv_elements_per_token * n_kv_heads // attention.n_kv_heads
+    return replace(attention, n_heads=n_heads, n_kv_heads=n_kv_heads, kv_elements_per_token=elements)
+
+
+def _split_state(state: StateOperator, degree: int) -> StateOperator:
+    return replace(
+        state, state_elements=_share(state.state_elements, degree), flop_per_token=state.flop_per_token / degree
+    )
+
+
+def _split_vector(vector: VectorOperator, degree: int) -> VectorOperator:
+    if vector.shard == "replicated":
+        return vector
+    return replace(vector, elements_per_token=vector.elements_per_token / degree)
