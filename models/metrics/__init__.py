@@ -1,0 +1,67 @@
+"""Metrics: each reads one number per design and alternative from an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from models.checks import FloatArray
+from models.evaluation import ScenarioEvaluation
+from models.metrics import cost, energy, latency, throughput
+
+SERVING = ("llm_serving",)
+TOKENS = ("llm_serving", "training")
+EVERY = ("llm_serving", "training", "convnet", "gemm_list")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a metric is called by, its unit and better direction, which scenarios have it, and how it is read."""
+
+    unit: str
+    direction: str
+    kinds: tuple[str, ...]
+    read: Callable[[ScenarioEvaluation], FloatArray]
+
+    @property
+    def description(self) -> str:
+        """First line of the reading function."""
+        return (self.read.__doc__ or "").strip().splitlines()[0]
+
+
+METRICS: Mapping[str, Metric] = {
+    "sustainable_requests_per_s": Metric("1/s", "maximize", SERVING, throughput.units_per_s),
+    "requests_per_s": Metric("1/s", "maximize", SERVING, throughput.units_per_s),
+    "sustainable_output_tokens_per_s": Metric("1/s", "maximize", SERVING, throughput.tokens_per_s),
+    "output_tokens_per_s": Metric("1/s", "maximize", SERVING, throughput.tokens_per_s),
+    "output_tokens_per_s_per_chip": Metric("1/s", "maximize", SERVING, throughput.tokens_per_s_per_chip),
+    "sustainable_output_tokens_per_s_per_w": Metric("1/J", "maximize", SERVING, throughput.tokens_per_s_per_w),
+    "output_tokens_per_s_per_mm2": Metric("1/(s mm2)", "maximize", SERVING, throughput.tokens_per_s_per_mm2),
+    "output_tokens_per_s_per_usd": Metric("1/(s USD)", "maximize", SERVING, throughput.tokens_per_s_per_usd),
+    "ttft_p95_s": Metric("s", "minimize", SERVING, latency.ttft_s),
+    "tpot_p95_s": Metric("s", "minimize", SERVING, latency.tpot_s),
+    "step_s": Metric("s", "minimize", EVERY, latency.step_s),
+    "energy_per_output_token_j": Metric("J", "minimize", SERVING, energy.energy_per_token_j),
+    "energy_per_request_j": Metric("J", "minimize", SERVING, energy.energy_per_unit_j),
+    "usd_per_million_output_tokens": Metric("USD", "minimize", SERVING, cost.usd_per_million_tokens),
+    "usd_per_hour": Metric("USD/h", "minimize", EVERY, cost.usd_per_hour),
+    "units_per_s": Metric("1/s", "maximize", EVERY, throughput.units_per_s),
+    "energy_per_unit_j": Metric("J", "minimize", EVERY, energy.energy_per_unit_j),
+    "usd_per_unit": Metric("USD", "minimize", EVERY, cost.usd_per_unit),
+    "images_per_s": Metric("1/s", "maximize", ("convnet",), throughput.units_per_s),
+    "trained_tokens_per_s": Metric("1/s", "maximize", ("training",), throughput.tokens_per_s),
+    "trained_tokens_per_s_per_w": Metric("1/J", "maximize", ("training",), throughput.tokens_per_s_per_w),
+    "usd_per_million_trained_tokens": Metric("USD", "minimize", ("training",), cost.usd_per_million_tokens),
+    "area_mm2": Metric("mm2", "minimize", EVERY, cost.area_mm2),
+    "unit_cost_usd": Metric("USD", "minimize", EVERY, cost.unit_cost_usd),
+    "tdp_w": Metric("W", "minimize", EVERY, energy.tdp_w),
+    "average_power_w": Metric("W", "minimize", EVERY, energy.average_power_w),
+    "full_rate_power_w": Metric("W", "minimize", EVERY, energy.full_rate_power_w),
+    "static_power_w": Metric("W", "minimize", EVERY, energy.static_power_w),
+}
+"""Metric key, the same everywhere (API, CLI, columns) -> how it is read."""
+
+
+def metrics_of(kind: str) -> dict[str, Metric]:
+    """The metrics that a scenario of this kind has."""
+    return {name: metric for name, metric in METRICS.items() if kind in metric.kinds}

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from models.architectures.lowered import LoweredNetwork
-from models.architectures.parallel import kv_elements_per_token_per_chip, split, weight_elements_per_module
+from models.architectures.lowered import LoweredNetwork, weight_elements_per_module
+from models.architectures.parallel import split
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch
 from models.precision.mix import PrecisionMix
 from models.tables import constants
+
+STATE_BYTES = 2.0
+"""Recurrent states are kept in 16 bit."""
 
 
 def usable_memory_bytes(designs: DesignBatch) -> FloatArray:
@@ -26,8 +29,7 @@ def weight_bytes_per_chip(network: LoweredNetwork, degrees: Sequence[int], mixes
     for i, degree in enumerate(degrees):
         elements = weight_elements_per_module(split(network, degree))
         for j, mix in enumerate(mixes):
-            bits = sum(count * _bits(mix, module) for module, count in elements.items())
-            table[i, j] = bits / 8.0
+            table[i, j] = sum(count * _bits(mix, module) for module, count in elements.items()) / 8.0
     return table
 
 
@@ -35,17 +37,31 @@ def _bits(mix: PrecisionMix, module: str) -> float:
     return mix.weight_bits(module) if module in mix.weight_format else 16.0
 
 
-def kv_bytes_per_token_per_chip(
-    network: LoweredNetwork, degrees: Sequence[int], mixes: Sequence[PrecisionMix]
+def sequence_bytes_per_chip(
+    network: LoweredNetwork, degrees: Sequence[int], mixes: Sequence[PrecisionMix], tokens: float
 ) -> FloatArray:
-    """Cache of one token of one sequence on one chip, all layers, shape (n_degrees, n_mixes) [B]."""
-    elements = np.array([kv_elements_per_token_per_chip(network, degree) for degree in degrees])
-    return elements[:, None] * np.array([mix.kv_bits / 8.0 for mix in mixes])[None, :]
+    """
+    Return what one sequence of `tokens` tokens keeps on one chip: cache, cut by windows, and recurrent states.
+
+    Returns
+    -------
+    array of shape (n_degrees, n_mixes)
+        [B]
+    """
+    table = np.empty((len(degrees), len(mixes)))
+    for i, degree in enumerate(degrees):
+        cut = split(network, degree)
+        cached = [a for a in cut.attentions if a.cached]
+        elements = sum(
+            a.count * a.kv_elements_per_token * (min(tokens, a.window_tokens) if a.window_tokens else tokens)
+            for a in cached
+        )
+        state_bytes = sum(s.count * s.state_elements for s in cut.states) * STATE_BYTES
+        table[i] = [elements * mix.kv_bits / 8.0 + state_bytes for mix in mixes]
+    return table
 
 
-def largest_batch(
-    designs: DesignBatch, weight_bytes: FloatArray, kv_bytes_per_sequence: FloatArray
-) -> FloatArray:
+def largest_batch(designs: DesignBatch, weight_bytes: FloatArray, sequence_bytes: FloatArray) -> FloatArray:
     """
     Return how many sequences the memory of one group holds, each with its whole length reserved.
 
@@ -53,7 +69,7 @@ def largest_batch(
     ----------
     designs : DesignBatch
         Of n_designs designs.
-    weight_bytes, kv_bytes_per_sequence : arrays of shape (n_alternatives,)
+    weight_bytes, sequence_bytes : arrays of shape (n_alternatives,)
         On one chip. [B]
 
     Returns
@@ -63,4 +79,4 @@ def largest_batch(
     """
     c = constants("serving")
     free = usable_memory_bytes(designs)[:, None] - weight_bytes - c["activation_reserve_bytes"]
-    return free * c["kv_pool_fraction"] / np.maximum(kv_bytes_per_sequence, 1.0)
+    return free * c["kv_pool_fraction"] / np.maximum(sequence_bytes, 1.0)

@@ -178,28 +178,36 @@ def _expert_terms(
 def _attention_terms(frame: _Frame, attentions: Sequence[AttentionOperator], position: int) -> list[Term]:
     """Decode over the cache and prefill of the prompts, where the step has them."""
     first, load = attentions[0], frame.load
-    window = first.window_tokens
-    sizes = {
-        "n_heads": frame.by_degree([a.n_heads for a in attentions]),
+    window = float(first.window_tokens)
+    prefill_heads = {
         "n_kv_heads": frame.by_degree([a.n_kv_heads for a in attentions]),
         "head_dim_qk": float(first.head_dim_qk),
         "head_dim_v": float(first.head_dim_v),
+    }
+    decode_heads = prefill_heads
+    if first.shared_latent:
+        latent = {"head_dim_qk": float(first.kv_elements_per_token), "head_dim_v": float(first.latent_dim_v)}
+        decode_heads = {"n_kv_heads": 1.0} | latent
+    window = window / 2 if first.chunked else window
+    sizes = {
+        "n_heads": frame.by_degree([a.n_heads for a in attentions]),
         "kv_bytes_per_element": frame.by_mix([mix.kv_bits / 8.0 for mix in frame.mixes]),
         "kv_elements_per_token": frame.by_degree([a.kv_elements_per_token for a in attentions]),
-        "window_tokens": float(window),
+        "window_tokens": window,
     }
     count = frame.by_degree([a.count for a in attentions])
     terms = []
     if load.decoding.max() > 0:
         seen = np.minimum(load.context_tokens, window) if window else load.context_tokens
         terms.append(
-            term(f"attention_decode_{position}", "decode", "", count, batch=load.decoding, tokens=seen, **sizes)
+            term(f"attention_decode_{position}", "decode", "", count, batch=load.decoding, tokens=seen, **sizes, **decode_heads)
         )
     if load.prompts.max() > 0:
+        # less than one prompt a step is one prompt in some of the steps
         terms.append(
             term(
-                f"attention_prefill_{position}", "prefill", "", count,
-                batch=load.prompts, tokens=load.prompt_tokens, **sizes,
+                f"attention_prefill_{position}", "prefill", "", count * np.minimum(load.prompts, 1.0),
+                batch=np.maximum(load.prompts, 1.0), tokens=load.prompt_tokens, **sizes, **prefill_heads,
             )
         )  # fmt: skip
     return terms
@@ -207,12 +215,13 @@ def _attention_terms(frame: _Frame, attentions: Sequence[AttentionOperator], pos
 
 def _vector_term(frame: _Frame, vectors: Sequence[VectorOperator], position: int) -> Term:
     """Elementwise work on every token."""
-    elements = frame.by_degree([v.elements_per_token for v in vectors]) * frame.load.tokens
+    rows = frame.load.sampled if vectors[0].rows == "sampled" else frame.load.tokens
+    elements = frame.by_degree([v.elements_per_token for v in vectors]) * rows
     passes = vectors[0].passes
     return term(
         f"{vectors[0].module}_{vectors[0].op}_{position}", "vector", vectors[0].op,
         frame.by_degree([v.count for v in vectors]),
-        elements=elements, bytes_moved=elements * passes * ACTIVATION_BYTES, rows=frame.load.tokens,
+        elements=elements, bytes_moved=elements * passes * ACTIVATION_BYTES, rows=rows,
     )  # fmt: skip
 
 

@@ -11,32 +11,12 @@ import numpy as np
 from models.architectures.lowered import LoweredNetwork
 from models.checks import FloatArray, IntArray
 from models.precision.mix import PrecisionMix
+from models.workload.distribution import RequestMoments
 
 Scheduling = Literal["chunked", "whole_prompt"]
 
 BATCH_GRID = tuple(sorted({2**i for i in range(11)} | {3 * 2**i for i in range(9)}))
 """Sequences per group of chips that are tried, 1 to 1024 in steps of at most 1.5: the grid is part of the answer."""
-
-
-@dataclass(frozen=True)
-class RequestMoments:
-    """
-    The numbers of a request distribution that a steady state depends on.
-
-    `prompt_tokens` are input tokens left to compute after prefix hits, `effective_prompt_tokens` their
-    length-weighted mean, sum(length^2) / sum(length), which makes attention over unequal prompts exact.
-    `context_tokens` and `reserved_tokens` are means over generated tokens: of the KV length read, and of
-    input + output, which is what a sequence holds while it runs.
-    """
-
-    input_tokens: float
-    output_tokens: float
-    prompt_tokens: float
-    effective_prompt_tokens: float
-    context_tokens: float
-    reserved_tokens: float
-    input_p95_tokens: float
-    output_p95_tokens: float
 
 
 @dataclass(frozen=True)
@@ -68,6 +48,8 @@ class ServingScenario:
     mixes: tuple[PrecisionMix, ...]
     max_batch: int
     step_overhead_s: float
+    routing_skew: float = 0.0
+    """Zipf exponent of expert popularity."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,173 @@
+"""Scenarios of a study document -> scenarios of the model, with every fault pointed at its field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from explorer.document import (
+    QualityDocument,
+    RequestsDocument,
+    ServingDocument,
+    SloDocument,
+    StudyDocument,
+    StudyError,
+    SystemDocument,
+)
+from models.architectures import LoweredNetwork, load_network, lower, read_network
+from models.precision.budget import budget_nats, recipes_under_budget
+from models.precision.error import mix_kl_nats
+from models.precision.mix import RECIPES, PrecisionMix
+from models.serving.scenario import ServingScenario, Slo, System
+from models.tables import constants
+from models.workload.distribution import (
+    RequestDistribution,
+    observed_distribution,
+    request_distribution,
+    request_moments,
+    with_prefix_hits,
+)
+from models.workload.parametric import LengthFormula, RequestFormula, formula_distribution
+from models.workload.presets import find_trace, preset
+from models.workload.requests import Requests
+
+SEARCHED_RECIPES = ("bf16", "deepseek_v3", "fp8_kv8", "w8a8_kv8", "w4a16", "w4a16_kv8", "q4_k_m", "nvfp4")
+"""Recipes that compete inside a design; those beyond the quality budget are left out."""
+
+DEFAULT_RECIPES = ("bf16", "deepseek_v3", "w4a16")
+"""Without a quality budget: 16-bit, 8-bit and 4-bit weights as they are served today."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The error budget of one scenario and the mixes that keep it."""
+
+    budget_nats: float
+    mixes: tuple[PrecisionMix, ...]
+    kl_nats: tuple[float, ...]
+    least_kl_nats: float
+    """What the best recipe reaches, to say by how much an impossible budget is missed."""
+
+
+@contextmanager
+def pointing_at(pointer: str) -> Iterator[None]:
+    """Turn a fault of the model into a StudyError at `pointer`."""
+    try:
+        yield
+    except StudyError:
+        raise
+    except (ValueError, LookupError) as error:
+        raise StudyError([{"pointer": pointer, "detail": str(error)}]) from None
+
+
+def read_network_of(document: str | dict[str, Any], pointer: str) -> LoweredNetwork:
+    """The network a scenario names or carries."""
+    with pointing_at(pointer):
+        network = load_network(document) if isinstance(document, str) else read_network(document, "uploaded")
+        return lower(network)
+
+
+def read_requests(
+    document: RequestsDocument, pointer: str, prefix_hit_fraction: float | None, folder: Path | None
+) -> RequestDistribution:
+    """The request lengths a scenario states, prefix hits included."""
+    with pointing_at(f"{pointer}/{_source_of(document)}"):
+        source = _request_source(document, folder)
+        distribution = _as_distribution(source)
+        return distribution if prefix_hit_fraction is None else with_prefix_hits(distribution, prefix_hit_fraction)
+
+
+def _source_of(document: RequestsDocument) -> str:
+    given = [name for name in ("preset", "trace", "histogram") if getattr(document, name) is not None]
+    return given[0] if given else "input"
+
+
+def _request_source(document: RequestsDocument, folder: Path | None) -> Requests | RequestFormula | RequestDistribution:
+    if document.preset is not None:
+        return preset(document.preset)
+    if document.trace is not None:
+        return find_trace(document.trace, folder)
+    if document.histogram is not None:
+        bins = document.histogram
+        return request_distribution([b.input for b in bins], [b.output for b in bins], weight=[b.weight for b in bins])
+    assert document.input is not None and document.output is not None  # the document's own rule
+    sides = [LengthFormula(side.mean, side.std, side.distribution) for side in (document.input, document.output)]
+    return RequestFormula(sides[0], sides[1], document.correlation)
+
+
+def _as_distribution(source: Requests | RequestFormula | RequestDistribution) -> RequestDistribution:
+    if isinstance(source, Requests):
+        return observed_distribution(source)
+    return formula_distribution(source) if isinstance(source, RequestFormula) else source
+
+
+def read_quality(document: QualityDocument | None, network: LoweredNetwork) -> Quality:
+    """
+    The mixes a study allows.
+
+    A budget that even bf16 cannot keep is no fault of the document but a study without a feasible design.
+    """
+    limits = document.model_dump() if document is not None else {}
+    kl_of = {name: mix_kl_nats(RECIPES[name], network) for name in SEARCHED_RECIPES}
+    least = min(kl_of.values())
+    if document is None:
+        mixes = tuple(RECIPES[name] for name in DEFAULT_RECIPES)
+        return Quality(float("inf"), mixes, tuple(kl_of[m.name] for m in mixes), least)
+    with pointing_at("/quality"):
+        asked = limits["max_kl_nats"]
+        budget = asked if asked is not None and asked < least else budget_nats(network, **limits)
+        mixes = recipes_under_budget(budget, network, names=SEARCHED_RECIPES)
+    return Quality(budget, mixes, tuple(kl_of[m.name] for m in mixes), least)
+
+
+def read_system(document: SystemDocument) -> System:
+    """Chips and how many share a node; one node where nothing is said."""
+    return System(document.n_chips, document.n_chips_per_node or document.n_chips)
+
+
+def _read_slo(document: SloDocument) -> Slo:
+    """The tightest stated percentile: the closed form is a lower bound of all of them."""
+    ttft = [v for v in (document.ttft_p50, document.ttft_p95, document.ttft_p99) if v is not None]
+    tpot = [v for v in (document.tpot_p50, document.tpot_p95, document.tpot_p99) if v is not None]
+    return Slo(min(ttft, default=float("inf")), min(tpot, default=float("inf")))
+
+
+def read_serving(
+    document: ServingDocument, study: StudyDocument, pointer: str, folder: Path | None
+) -> tuple[ServingScenario, Quality]:
+    """A serving scenario with the mixes its quality budget allows (none where it allows none)."""
+    network = read_network_of(document.network, f"{pointer}/network")
+    requests = read_requests(document.requests, f"{pointer}/requests", document.prefix_hit_fraction, folder)
+    with pointing_at(f"{pointer}/requests"):
+        _require_context(requests, network)
+    quality = read_quality(study.quality, network)
+    scenario = ServingScenario(
+        name=document.name,
+        network=network,
+        requests=request_moments(requests),
+        slo=_read_slo(document.slo),
+        scheduling=document.scheduling,
+        system=read_system(study.system),
+        mixes=quality.mixes or (RECIPES["bf16"],),
+        max_batch=document.batching.max_batch,
+        step_overhead_s=constants("launch")["step_overhead_s"],
+        routing_skew=document.routing_skew,
+    )
+    return scenario, quality
+
+
+def _require_context(requests: RequestDistribution, network: LoweredNetwork) -> None:
+    longest = float((requests.input_tokens + requests.output_tokens).max())
+    if longest > network.max_context_tokens:
+        raise ValueError(
+            f"input and output tokens must be at most {network.max_context_tokens:g}, the context of {network.name}, "
+            f"got {longest:g}"
+        )
+
+
+ScenarioReader = Callable[..., Any]
+SCENARIO_READERS: dict[str, ScenarioReader] = {"llm_serving": read_serving}
+"""Kinds of scenario this version judges; the document knows more and the rest is refused by name."""

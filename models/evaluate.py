@@ -1,0 +1,73 @@
+"""The front door of the model: designs x scenarios -> evaluations, under the two-batch contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from models.checks import FloatArray
+from models.evaluation import Figures, ScenarioEvaluation
+from models.hardware.area import area_violation_ratio, die_area_mm2
+from models.hardware.cost import electricity_usd_per_j, unit_cost_usd, usd_per_s
+from models.hardware.design import DesignBatch
+from models.hardware.energy import energy_per_access
+from models.hardware.power import full_rate_power_w
+from models.operators.factor_tables import FactorTables
+from models.serving.steady import CompiledServing, steady_state
+
+
+def figures(cost: DesignBatch) -> Figures:
+    """What the cost batch decides about each chip, arrays of shape (n_designs, 1)."""
+    full_rate = full_rate_power_w(cost)
+    access = energy_per_access(cost)
+    return Figures(
+        area_mm2=die_area_mm2(cost)[:, None],
+        static_w=access.static_w[:, None],
+        tdp_w=np.minimum(full_rate, cost.tdp_w)[:, None],
+        full_rate_power_w=full_rate[:, None],
+        unit_cost_usd=unit_cost_usd(cost)[:, None],
+        usd_per_s=usd_per_s(cost)[:, None],
+        usd_per_j=np.full((cost.n_designs, 1), electricity_usd_per_j()),
+    )
+
+
+def evaluate(
+    performance: DesignBatch,
+    cost: DesignBatch,
+    scenarios: Sequence[CompiledServing],
+    tables: FactorTables,
+) -> list[ScenarioEvaluation]:
+    """
+    Return one evaluation per scenario.
+
+    Parameters
+    ----------
+    performance, cost : DesignBatch
+        Of n_designs designs each: times follow from the first, area, energy per access and cost from the second.
+        A point passes the same batch twice; a bound on a box of designs passes its upper and its lower corner.
+    scenarios : sequence
+        Compiled scenarios; the same objects may serve many calls.
+    tables : FactorTables
+        Shared rows; the same object may serve many calls.
+
+    Returns
+    -------
+    list of ScenarioEvaluation
+        Arrays of shape (n_designs, n_alternatives of that scenario).
+
+    Examples
+    --------
+    See `docs/concepts.md` for a whole evaluation.
+    """
+    if performance.n_designs != cost.n_designs:
+        raise ValueError(f"both batches must have equally many designs, got {performance.n_designs} and {cost.n_designs}")
+    access = energy_per_access(cost)
+    highest = access.static_w if performance is cost else energy_per_access(performance).static_w
+    chips = figures(cost)
+    return [steady_state(each, performance, access, highest, chips, tables) for each in scenarios]
+
+
+def chip_limits(cost: DesignBatch) -> dict[str, FloatArray]:
+    """Relative excess over the limits that physics sets for every chip, shape (n_designs, 1) each."""
+    return {name: values[:, None] for name, values in area_violation_ratio(cost).items()}

@@ -1,0 +1,193 @@
+"""Steady state of continuous batching: rate, latencies and energy of every design and inner choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.checks import FloatArray, IntArray
+from models.evaluation import Figures, ScenarioEvaluation
+from models.hardware.design import DesignBatch
+from models.hardware.energy import EnergyPerAccess
+from models.operators.factor_tables import FactorTables
+from models.operators.step import StepProgram, run_step
+from models.operators.step_energy import SettledStep, settle
+from models.serving.capacity import largest_batch, sequence_bytes_per_chip, weight_bytes_per_chip
+from models.serving.programs import StepLoad, compile_step
+from models.serving.scenario import (
+    BATCH_GRID,
+    Alternatives,
+    ServingScenario,
+    alternatives,
+    tensor_parallel_degrees,
+)
+
+
+@dataclass(frozen=True)
+class CompiledServing:
+    """A serving scenario as programs over alternatives (degree x mix x batch); knows nothing of designs."""
+
+    scenario: ServingScenario
+    choices: Alternatives
+    step: StepProgram
+    """One decode step; with chunked scheduling the prompts' share of it is inside."""
+    prompt: StepProgram
+    """Whole prompts computed alone: alternatives are (degree x mix) at the 95th percentile, then at the mean."""
+    prompt_index: IntArray
+    """Alternative -> (degree x mix) of `prompt`."""
+    weight_bytes: FloatArray
+    sequence_bytes: FloatArray
+
+
+def compile_serving(scenario: ServingScenario, degrees: Sequence[int] | None = None) -> CompiledServing:
+    """
+    Return the programs of a scenario for every feasible degree, allowed mix and batch.
+
+    Raises
+    ------
+    ValueError
+        If no precision mix is allowed or the network keeps no cache to decode from.
+    """
+    if not scenario.mixes:
+        raise ValueError("a serving scenario needs at least one precision mix")
+    if scenario.network.kind != "decoder":
+        raise ValueError(f"llm_serving needs a decoder, got {scenario.network.kind} '{scenario.network.name}'")
+    degrees = list(degrees or tensor_parallel_degrees(scenario))
+    batches = [b for b in BATCH_GRID if b <= scenario.max_batch]
+    choices = alternatives(degrees, len(scenario.mixes), batches)
+    position = {t: i for i, t in enumerate(degrees)}
+    degree = np.array([position[int(t)] for t in choices.tensor_parallel])
+    weights = weight_bytes_per_chip(scenario.network, degrees, scenario.mixes)
+    sequence = sequence_bytes_per_chip(
+        scenario.network, degrees, scenario.mixes, scenario.requests.reserved_tokens
+    )
+    return CompiledServing(
+        scenario,
+        choices,
+        step=_step_program(scenario, choices),
+        prompt=_prompt_program(scenario, degrees),
+        prompt_index=degree * len(scenario.mixes) + choices.mix,
+        weight_bytes=weights[degree, choices.mix],
+        sequence_bytes=sequence[degree, choices.mix],
+    )
+
+
+def _step_program(scenario: ServingScenario, choices: Alternatives) -> StepProgram:
+    """One token for each running sequence and, where scheduling is chunked, as much prompt as the batch uses up."""
+    requests = scenario.requests
+    chunked = 1.0 if scenario.scheduling == "chunked" else 0.0
+    finished = choices.batch / requests.output_tokens * chunked
+    load = StepLoad(
+        tokens=choices.batch + finished * requests.prompt_tokens,
+        sampled=choices.batch + finished,
+        decoding=choices.batch,
+        context_tokens=np.full(len(choices), requests.context_tokens),
+        prompts=finished * requests.prompt_tokens / requests.effective_prompt_tokens,
+        prompt_tokens=np.full(len(choices), requests.effective_prompt_tokens),
+    )
+    return compile_step(
+        scenario.network, scenario.mixes, choices, load,
+        overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
+    )  # fmt: skip
+
+
+def _prompt_program(scenario: ServingScenario, degrees: Sequence[int]) -> StepProgram:
+    """One prompt alone: first at the 95th percentile of its length, then the mean work of one."""
+    requests = scenario.requests
+    one = alternatives(degrees, len(scenario.mixes), [1])
+    twice = Alternatives(*[np.concatenate([values, values]) for values in (one.tensor_parallel, one.mix, one.batch)])
+    half = np.ones(len(one))
+    load = StepLoad(
+        tokens=np.concatenate([half * requests.prompt_p95_tokens, half * requests.prompt_tokens]),
+        sampled=np.ones(2 * len(one)),
+        decoding=np.zeros(2 * len(one)),
+        context_tokens=np.zeros(2 * len(one)),
+        prompts=np.concatenate([half, half * requests.prompt_tokens / requests.effective_prompt_tokens]),
+        prompt_tokens=np.concatenate([half * requests.prompt_p95_tokens, half * requests.effective_prompt_tokens]),
+    )
+    return compile_step(
+        scenario.network, scenario.mixes, twice, load,
+        overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
+    )  # fmt: skip
+
+
+def steady_state(
+    compiled: CompiledServing,
+    performance: DesignBatch,
+    access: EnergyPerAccess,
+    highest_static_w: FloatArray,
+    figures: Figures,
+    tables: FactorTables,
+) -> ScenarioEvaluation:
+    """
+    Return the steady state of each design under each inner choice.
+
+    With chunked scheduling every step decodes all B sequences and computes the prompt tokens that B running
+    sequences use up, so a group of chips serves B / (output tokens x step) requests a second. With whole prompts
+    each request costs one prompt alone and its share of its decode steps. TTFT and TPOT are lower bounds: a
+    request's own prompt and one step without queueing, and the mean step.
+
+    Parameters
+    ----------
+    compiled : CompiledServing
+        With n_alternatives inner choices.
+    performance : DesignBatch
+        Of n_designs designs, from which times follow.
+    access : EnergyPerAccess
+        Of the cost batch, from which energies follow.
+    highest_static_w : array of shape (n_designs,)
+        Static power of the performance batch. [W]
+    figures : Figures
+        Area, power and cost of the cost batch.
+    tables : FactorTables
+        Shared rows.
+
+    Returns
+    -------
+    ScenarioEvaluation
+        Arrays of shape (n_designs, n_alternatives).
+    """
+    scenario, choices = compiled.scenario, compiled.choices
+    requests = scenario.requests
+    step = settle(run_step(compiled.step, performance, tables), access, performance.tdp_w, highest_static_w)
+    prompt = settle(run_step(compiled.prompt, performance, tables), access, performance.tdp_w, highest_static_w)
+    slowest_prompt_s = prompt.time_s[:, compiled.prompt_index]
+    request_s, energy_j, tpot_s = _per_request(compiled, step, prompt)
+    groups = scenario.system.n_chips / choices.tensor_parallel
+    ttft_s = slowest_prompt_s + step.time_s
+    fits = largest_batch(performance, compiled.weight_bytes, compiled.sequence_bytes)
+    violations = {
+        "memory_capacity": choices.batch / np.maximum(fits, 1e-9) - 1.0,
+        "ttft_p95": ttft_s / scenario.slo.ttft_s - 1.0,
+        "tpot_p95": tpot_s / scenario.slo.tpot_s - 1.0,
+    }
+    return ScenarioEvaluation(
+        kind="llm_serving",
+        units_per_s=groups / request_s,
+        energy_per_unit_j=energy_j * choices.tensor_parallel,
+        average_power_w=energy_j / request_s,
+        step_s=step.time_s,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        tokens_per_unit=requests.output_tokens,
+        n_chips=scenario.system.n_chips,
+        violations=violations,
+        choices={"tensor_parallel": choices.tensor_parallel, "mix": choices.mix, "batch": choices.batch},
+        figures=figures,
+    )
+
+
+def _per_request(
+    compiled: CompiledServing, step: SettledStep, prompt: SettledStep
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Time of a group and energy of one of its chips per request, and TPOT, shape (n_designs, n_alternatives)."""
+    outputs, batch = compiled.scenario.requests.output_tokens, compiled.choices.batch
+    request_s = outputs * step.time_s / batch
+    energy_j = outputs * step.energy_j / batch
+    if compiled.scenario.scheduling == "chunked":
+        return request_s, energy_j, step.time_s
+    mean = prompt.time_s.shape[1] // 2 + compiled.prompt_index
+    request_s = request_s + prompt.time_s[:, mean]
+    return request_s, energy_j + prompt.energy_j[:, mean], request_s * batch / outputs
