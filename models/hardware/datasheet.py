@@ -186,7 +186,7 @@ def _on_chip(row: Row, parameters: dict[str, float], inferred: Inferred) -> dict
     macs_per_core = (
         parameters["array_m"] * parameters["array_n"] * parameters["array_k"] * parameters["arrays_per_core"]
     )
-    wide = parameters["bf16_rate_ratio"] or 1.0
+    wide = parameters["bf16_rate_ratio"] or 0.25
     lanes = number(row, "vector_fp32_fma_per_cycle")
     if lanes is None and number(row, "tflops_fp32_vector"):
         lanes = (number(row, "tflops_fp32_vector") or 0.0) * 1e12 / (2.0 * parameters["clock_hz"])

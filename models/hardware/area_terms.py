@@ -1,0 +1,167 @@
+"""Area of each component of a design, one term per fitted constant, linear in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from models.checks import FloatArray
+from models.hardware.design import CoreControl, DesignBatch, MemoryKind, macs_per_cycle_per_core
+from models.hardware.memory import memory_column, second_tier_column
+from models.technology import Technology
+
+MIB = 1024.0**2
+Constants = Mapping[str, float]
+
+CORE_PARTS = ("matrix_arrays", "vector_lanes", "core_control", "register_files", "scratchpad", "shared_buffer")
+"""Parts that pay the uncore share."""
+
+
+def logic_scale(designs: DesignBatch, technology: Technology) -> FloatArray:
+    """Area of a given amount of logic over that at 7 nm, shape (n_designs,) [1]."""
+    c = technology.constants["area"]
+    density = technology.at_node("area_model_logic_density", designs.node_nm)
+    effects = np.array([c["node_log_effect_5"], c["node_log_effect_6"], 0.0, c["node_log_effect_8"],
+                        c["node_log_effect_16"]])  # fmt: skip
+    effect = np.interp(designs.node_nm, [5.0, 6.0, 7.0, 8.0, 12.0], effects)
+    return np.asarray(c["reference_logic_density_mtr_per_mm2"] / density * np.exp(effect))
+
+
+def sram_scale(designs: DesignBatch, technology: Technology) -> FloatArray:
+    """Area of a given amount of SRAM over that at 7 nm, shape (n_designs,) [1]."""
+    c = technology.constants["area"]
+    return technology.at_node("sram_bitcell", designs.node_nm) / c["reference_bitcell_um2"]
+
+
+def physical_cores(designs: DesignBatch) -> FloatArray:
+    """Cores on the die, spares included, shape (n_designs,) [1]."""
+    return designs.n_cores * (1.0 + designs.spare_core_fraction)
+
+
+def core_terms(designs: DesignBatch, technology: Technology) -> dict[str, FloatArray]:
+    """Area of the parts in `CORE_PARTS`, without uncore, each of shape (n_designs,) [mm2]."""
+    c = technology.constants["area"]
+    logic, sram, cores = logic_scale(designs, technology), sram_scale(designs, technology), physical_cores(designs)
+    lanes = c["vector_lane_mm2"] * designs.vector_lanes_per_core + c["fp64_lane_mm2"] * designs.fp64_lanes_per_core
+    scratchpad = c["scratchpad_mm2_per_mib"] * designs.scratchpad_bytes_per_core / MIB
+    registers = c["register_file_mm2_per_mib"] * designs.register_file_bytes_per_core / MIB
+    return {
+        "matrix_arrays": logic * cores * matrix_mm2_per_core(designs, c),
+        "vector_lanes": logic * cores * lanes,
+        "core_control": logic * cores * control_mm2_per_core(designs, c),
+        "register_files": sram * cores * registers,
+        "scratchpad": sram * cores * scratchpad,
+        "shared_buffer": sram * shared_buffer_mm2(designs, c),
+    }
+
+
+def matrix_mm2_per_core(designs: DesignBatch, c: Constants) -> FloatArray:
+    """
+    Return the arrays of one core at 7 nm: multipliers by element, accumulators by output.
+
+    A dot product of depth k shares one accumulator among k elements, which is why inner-product arrays are denser
+    than systolic ones. Formats widen the shared multipliers by their rate; an array whose bf16 rate is a quarter
+    is an 8-bit one that computes 16 bit in passes. Groups inside an array each add operand registers and a
+    reduction.
+
+    Returns
+    -------
+    array of shape (n_designs,)
+        Non-decreasing in m, n, k, arrays, groups and every rate. [mm2]
+    """
+    elements = macs_per_cycle_per_core(designs)
+    outputs = elements / designs.array_k
+    formats = 1.0 + sum(
+        c[f"{name}_area_ratio"] * getattr(designs, f"{name}_rate_ratio")
+        for name in ("fp8", "fp6", "fp4", "int8", "fp32", "tf32")
+    )
+    narrow = c["narrow_element_rate_ratio"]
+    exponent = np.log(c["narrow_element_area_ratio"]) / np.log(narrow)
+    width = np.clip(designs.bf16_rate_ratio, narrow, 1.0) ** exponent
+    groups = 1.0 + c["array_group_area_ratio"] * (designs.array_groups - 1.0)
+    multipliers = c["matrix_multiplier_mm2"] * formats * elements
+    return np.asarray(width * (multipliers + c["matrix_accumulator_mm2"] * groups * outputs))
+
+
+def control_mm2_per_core(designs: DesignBatch, c: Constants) -> FloatArray:
+    """
+    Return what issues the work of one core at 7 nm, by `CoreControl`.
+
+    The lane-scaled control of a searched design is a small core plus the SIMT control in proportion to its lanes;
+    at the 1000 to 2000 lanes of a large tensor core the same law gives what that class needs.
+
+    Returns
+    -------
+    array of shape (n_designs,)
+        Non-decreasing in lanes and elements. [mm2]
+    """
+    share = np.minimum(1.0, macs_per_cycle_per_core(designs) / c["small_core_reference_macs"])
+    small = c["small_core_mm2"] * share
+    scaled = small + c["simt_core_mm2"] * designs.vector_lanes_per_core / c["simt_reference_lanes"]
+    options = np.stack([
+        scaled,
+        np.full_like(scaled, c["simt_core_mm2"]),
+        np.full_like(scaled, c["tensor_core_mm2"]),
+        small,
+    ])  # fmt: skip
+    return np.take_along_axis(options, designs.core_control.astype(np.int64)[None, :], axis=0)[0]
+
+
+def shared_buffer_mm2(designs: DesignBatch, c: Constants) -> FloatArray:
+    """Return the shared buffer at 7 nm, a cache unless the cores are dataflow ones, shape (n_designs,) [mm2]."""
+    managed = np.isin(designs.core_control, (CoreControl.TENSOR, CoreControl.SMALL))
+    density = np.where(managed, c["scratchpad_mm2_per_mib"], c["cache_mm2_per_mib"])
+    return density * designs.l2_bytes * (1.0 + designs.spare_l2_fraction) / MIB
+
+
+def outer_terms(designs: DesignBatch, technology: Technology) -> dict[str, FloatArray]:
+    """Area of network, interfaces, fixed block and declared units, each of shape (n_designs,) [mm2]."""
+    c = technology.constants["area"]
+    logic = logic_scale(designs, technology)
+    ports = np.maximum(physical_cores(designs) - 1.0, 0.0) * designs.noc_bytes_per_cycle_per_core
+    fixed_logic = c["fixed_analogue_fraction"] + (1.0 - c["fixed_analogue_fraction"]) * logic
+    return {
+        "network_on_chip": c["router_mm2_per_port"] * logic * ports / c["router_reference_bytes_per_cycle"],
+        "memory_interface": memory_interface_mm2(designs, logic, c),
+        "second_tier_interface": second_tier_column("area_mm2", designs.second_tier),
+        "links": link_mm2(designs, logic, c),
+        "host_interface": host_mm2(designs, c),
+        "fixed": c["fixed_mm2_per_die"] * fixed_logic * designs.n_dies,
+        "other": designs.other_area_mm2,
+    }
+
+
+def memory_interface_mm2(designs: DesignBatch, logic: FloatArray, c: Constants) -> FloatArray:
+    """Return PHY, which does not scale with the node, and controller of all stacks, shape (n_designs,) [mm2]."""
+    kind = designs.memory_kind
+    hbm = memory_column("hbm", kind) > 0
+    ratio = np.where(hbm, c["hbm_interface_ratio"], c["channel_interface_ratio"])
+    one = memory_column("phy_area_mm2", kind) + memory_column("controller_area_mm2", kind) * logic
+    stacks = np.where(kind == MemoryKind.NONE, 0.0, designs.memory_stacks + designs.spare_memory_stacks)
+    return np.asarray(ratio * one * stacks)
+
+
+def link_mm2(designs: DesignBatch, logic: FloatArray, c: Constants) -> FloatArray:
+    """
+    Return chip-to-chip and die-to-die links, shape (n_designs,) [mm2].
+
+    Chip-to-chip bandwidth beyond the widest link sold off a package is counted as a link inside one.
+    """
+    analogue = c["long_reach_analogue_fraction"]
+    chip_to_chip = designs.scale_up_bytes_per_s + designs.scale_out_bytes_per_s
+    leaving = np.minimum(chip_to_chip, c["largest_long_reach_bytes_per_s"])
+    inside = designs.short_reach_bytes_per_s + chip_to_chip - leaving + _wide_host_bytes_per_s(designs, c)
+    far, near = 2.0 * leaving / 100e9, 2.0 * inside / 100e9
+    long_reach = c["long_reach_mm2_per_100_gb_per_s"] * (analogue + (1.0 - analogue) * logic) * far
+    return np.asarray(long_reach + c["short_reach_mm2_per_100_gb_per_s"] * near)
+
+
+def host_mm2(designs: DesignBatch, c: Constants) -> FloatArray:
+    """Return the host interface up to x16 Gen5, shape (n_designs,) [mm2]."""
+    width = np.minimum(designs.host_bytes_per_s, c["largest_host_link_bytes_per_s"])
+    return np.asarray(c["host_mm2_per_62_gb_per_s"] * width / c["host_link_bytes_per_s"])
+
+
+def _wide_host_bytes_per_s(designs: DesignBatch, c: Constants) -> FloatArray:
+    return np.maximum(designs.host_bytes_per_s - c["largest_host_link_bytes_per_s"], 0.0)
