@@ -135,9 +135,7 @@ def relative_logit_error(kl_nats: float) -> float:
     return float(np.sqrt(kl_nats / constants("precision")["kl_per_squared_error_nats"]))
 
 
-def squared_error(
-    term: ErrorTerm, formats: Mapping[str, float], profile: AmplificationProfile, depth: float
-) -> float:
+def squared_error(term: ErrorTerm, formats: Mapping[str, float], profile: AmplificationProfile, depth: float) -> float:
     """Squared relative logit error of one term whose layers are split over `formats` (name to share) [1]."""
     grown = depth if term.site.grows_with_depth else 1.0
     return sum(

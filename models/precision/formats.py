@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from models.checks import FloatArray, require_finite, require_known
 from models.tables import DATA, read_rows
 
 RATE_CLASSES = ("fp32", "tf32", "bf16", "int8", "fp8", "fp6", "fp4")
 """Array rates a design may have, wide first; each is the `<class>_rate_ratio` column of a design."""
+
+AnyFloatArray = NDArray[np.floating[Any]]
 
 _SUPER_BLOCK = 256
 """Values of one k-quant super-block, whose fp16 scale refines the integer scales of its blocks."""
@@ -149,7 +151,7 @@ def fake_quantise(values: ArrayLike, number: Format | str) -> FloatArray:
     return rounded.reshape(padded.shape)[..., : flat.shape[-1]].reshape(array.shape)
 
 
-def relative_error(values: FloatArray, quantised: FloatArray) -> float:
+def relative_error(values: AnyFloatArray, quantised: AnyFloatArray) -> float:
     """
     RMS over rows of ||Q(x) - x|| / ||x||: the error a token sees, however large its neighbours are [1].
 
