@@ -1,0 +1,93 @@
+"""Objectives: metrics with a direction, read for one scenario or for a mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.document import ObjectiveDocument, StudyError
+from models.checks import FloatArray, UnknownNameError, require_known
+from models.evaluation import ScenarioEvaluation
+from models.metrics import METRICS, metrics_of
+
+COMBINED = "combined_relative_rate"
+"""1 / sum(weight / relative rate) over the scenarios, the rate relative to each scenario's reference chip."""
+
+DESIGN_METRICS = ("area_mm2", "unit_cost_usd", "tdp_w", "full_rate_power_w", "static_power_w")
+"""Metrics that do not depend on the scenario, so a mixture may use them."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A metric and whether more of it is better."""
+
+    metric: str
+    maximize: bool
+
+    @property
+    def sign(self) -> float:
+        """Factor that turns the metric into something to minimise."""
+        return -1.0 if self.maximize else 1.0
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Weights of the scenarios and their rates on the reference chips, shape (n_scenarios,)."""
+
+    weight: FloatArray
+    reference_units_per_s: FloatArray
+
+
+def read_objectives(documents: Sequence[ObjectiveDocument], kinds: Sequence[str]) -> tuple[Objective, ...]:
+    """
+    Return the objectives of a study whose scenarios are of `kinds`.
+
+    Raises
+    ------
+    StudyError
+        If a metric is unknown, repeated, or not defined for these scenarios.
+    """
+    known = [*metrics_of(kinds[0]), COMBINED] if len(kinds) == 1 else [COMBINED, *DESIGN_METRICS]
+    faults = []
+    for i, each in enumerate(documents):
+        try:
+            require_known("metric", each.metric, [*METRICS, COMBINED])
+            require_known(f"metric of {' and '.join(sorted(set(kinds)))}", each.metric, known)
+        except UnknownNameError as error:
+            faults.append({"pointer": f"/objectives/{i}/metric", "detail": str(error)})
+    names = [each.metric for each in documents]
+    if len(set(names)) != len(names):
+        faults.append({"pointer": "/objectives", "detail": "must not repeat a metric"})
+    if faults:
+        raise StudyError(faults)
+    return tuple(Objective(each.metric, each.direction == "maximize") for each in documents)
+
+
+def objective_values(
+    objective: Objective, evaluations: Sequence[ScenarioEvaluation], mixture: Mixture
+) -> FloatArray:
+    """
+    Return the metric of an objective.
+
+    Parameters
+    ----------
+    objective : Objective
+    evaluations : sequence of ScenarioEvaluation
+        One per scenario; with several, each holds one alternative per design.
+    mixture : Mixture
+        Weights and reference rates.
+
+    Returns
+    -------
+    array of shape (n_designs, n_alternatives)
+        In the metric's unit.
+    """
+    if objective.metric == COMBINED:
+        relative = [e.units_per_s / r for e, r in zip(evaluations, mixture.reference_units_per_s, strict=True)]
+        share = mixture.weight / mixture.weight.sum()
+        return np.asarray(1.0 / sum(w / rate for w, rate in zip(share, relative, strict=True)))
+    first = evaluations[0]
+    shape = first.units_per_s.shape
+    return np.broadcast_to(METRICS[objective.metric].read(first), shape)

@@ -1,0 +1,187 @@
+"""A study made ready to run: space, compiled scenarios, objectives and limits; and the judgement of points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from explorer.constraints import Limits, chip_violations, read_limits
+from explorer.document import StudyDocument, StudyError
+from explorer.objectives import Mixture, Objective, objective_values, read_objectives
+from explorer.space import Space, designs_at, read_space
+from explorer.workload import SCENARIO_READERS, Quality
+from models.checks import FloatArray, IntArray, UnknownNameError, require_known
+from models.evaluate import evaluate
+from models.evaluation import ScenarioEvaluation, take_alternatives, worst_violation
+from models.hardware.catalog import chip_designs
+from models.hardware.design import DesignBatch
+from models.operators.factor_tables import FactorTables
+from models.serving.steady import CompiledServing, compile_serving
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything that judging a design needs; `tables` fills up as designs are judged."""
+
+    document: StudyDocument
+    space: Space
+    scenarios: tuple[CompiledServing, ...]
+    qualities: tuple[Quality, ...]
+    objectives: tuple[Objective, ...]
+    mixture: Mixture
+    limits: Limits
+    tables: FactorTables
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """
+    Designs judged at their best inner choices; arrays of shape (n_designs,) or (n_designs, n_objectives).
+
+    `evaluations` hold the chosen alternative of each scenario, `excess` the relative excess over each limit there.
+    """
+
+    designs: DesignBatch
+    evaluations: tuple[ScenarioEvaluation, ...]
+    objectives: FloatArray
+    excess: Mapping[str, FloatArray]
+    feasible: np.ndarray
+    chosen: tuple[IntArray, ...]
+
+
+def prepare(document: StudyDocument, folder: Path | None = None) -> Problem:
+    """
+    Return the problem of a study.
+
+    Parameters
+    ----------
+    document : StudyDocument
+    folder : Path, optional
+        Where trace files named by the study lie; without it only shipped traces are known.
+
+    Raises
+    ------
+    StudyError
+        With a pointer to every field that is at fault.
+    """
+    space = read_space(document.space)
+    pairs = []
+    for i, each in enumerate(document.workload.scenarios):
+        pointer = f"/workload/scenarios/{i}"
+        try:
+            reader = SCENARIO_READERS[require_known("scenario kind of this version", each.kind, SCENARIO_READERS)]
+            require_known("chip", each.reference_chip, _chip_ids())
+        except UnknownNameError as error:
+            raise StudyError([{"pointer": f"{pointer}/kind", "detail": str(error)}]) from None
+        pairs.append(reader(each, document, pointer, folder))
+    scenarios = tuple(compile_serving(scenario) for scenario, _ in pairs)
+    qualities = tuple(quality for _, quality in pairs)
+    tables = FactorTables()
+    mixture = _mixture(document, scenarios, tables)
+    excess = max(q.least_kl_nats / q.budget_nats - 1.0 if not q.mixes else -1.0 for q in qualities)
+    return Problem(
+        document=document,
+        space=space,
+        scenarios=scenarios,
+        qualities=qualities,
+        objectives=read_objectives(document.objectives, [s.kind for s in document.workload.scenarios]),
+        mixture=mixture,
+        limits=read_limits(document.budget, excess),
+        tables=tables,
+    )
+
+
+def _chip_ids() -> list[str]:
+    from models.hardware.catalog import chip_ids
+
+    return chip_ids()
+
+
+def _mixture(document: StudyDocument, scenarios: tuple[CompiledServing, ...], tables: FactorTables) -> Mixture:
+    """Weights, and the best rate of each scenario on as many reference chips as the study has (nan if none fits)."""
+    weight = np.array([each.weight for each in document.workload.scenarios])
+    if len(scenarios) == 1:
+        return Mixture(weight, np.ones(1))
+    rates = []
+    for each, scenario in zip(document.workload.scenarios, scenarios, strict=True):
+        chips = chip_designs([each.reference_chip])
+        evaluation = evaluate(chips, chips, [scenario], tables)[0]
+        fits = evaluation.violations["memory_capacity"] <= 0
+        rates.append(float(np.max(np.where(fits, evaluation.units_per_s, 0.0))) or np.nan)
+    return Mixture(weight, np.array(rates))
+
+
+def judge_points(problem: Problem, points: IntArray) -> Judgement:
+    """Return the judgement of points of the space, shape (n_designs, n_parameters), at their best inner choices."""
+    document = problem.document
+    designs = designs_at(
+        problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp
+    )
+    return judge_designs(problem, designs)
+
+
+def judge_designs(problem: Problem, designs: DesignBatch) -> Judgement:
+    """
+    Return designs judged at the inner choices that serve the objectives best.
+
+    Each scenario takes, among the alternatives that keep every limit, the one that is best in the objective; with
+    several objectives the one with the least sum of relative losses against the design's own best in each. Where
+    no alternative is feasible, the one that comes nearest to it is taken.
+    """
+    evaluations = evaluate(designs, designs, problem.scenarios, problem.tables)
+    chip = chip_violations(problem.limits, designs, evaluations[0].figures)
+    chosen = tuple(_choose(problem, each) for each in evaluations)
+    taken = tuple(take_alternatives(each, index) for each, index in zip(evaluations, chosen, strict=True))
+    excess = {name: values[:, 0] for name, values in chip.items()}
+    for each in taken:
+        for name, values in each.violations.items():
+            excess[name] = np.maximum(excess.get(name, -np.inf), values[:, 0])
+    values = np.stack([objective_values(o, taken, problem.mixture)[:, 0] for o in problem.objectives], axis=1)
+    worst = np.max(np.stack(list(excess.values())), axis=0)
+    return Judgement(designs, taken, values, excess, worst <= 0, chosen)
+
+
+def _choose(problem: Problem, evaluation: ScenarioEvaluation) -> IntArray:
+    """Best alternative of one scenario for each design, shape (n_designs,)."""
+    worst = worst_violation(evaluation)
+    feasible = worst <= 0
+    loss = np.zeros(evaluation.units_per_s.shape)
+    for objective in _inner_objectives(problem):
+        cost = objective.sign * np.log(objective_values(objective, [evaluation], _UNIT_MIXTURE))
+        best = np.min(np.where(feasible, cost, np.inf), axis=1, keepdims=True)
+        loss += cost - np.where(np.isfinite(best), best, 0.0)
+    return np.where(
+        feasible.any(axis=1),
+        np.argmin(np.where(feasible, loss, np.inf), axis=1),
+        np.argmin(worst, axis=1),
+    )
+
+
+_UNIT_MIXTURE = Mixture(np.ones(1), np.ones(1))
+
+
+def _inner_objectives(problem: Problem) -> tuple[Objective, ...]:
+    """What a scenario's inner choice serves: the objectives themselves, or its rate where scenarios are mixed."""
+    if len(problem.scenarios) > 1:
+        return (Objective("units_per_s", True),)
+    return tuple(problem.objectives)
+
+
+def violated_limit(judgement: Judgement, index: int) -> tuple[str, float]:
+    """The limit that design `index` exceeds most, and by which share of it."""
+    name = max(judgement.excess, key=lambda key: judgement.excess[key][index])
+    return name, float(judgement.excess[name][index])
+
+
+def judged_metrics(evaluation: ScenarioEvaluation, index: int) -> dict[str, Any]:
+    """All metrics of one design under the chosen alternative of one scenario."""
+    from models.metrics import metrics_of
+
+    return {
+        name: float(np.broadcast_to(metric.read(evaluation), evaluation.units_per_s.shape)[index, 0])
+        for name, metric in metrics_of(evaluation.kind).items()
+    }

@@ -1,0 +1,123 @@
+"""One trial as plain data: what is stored, replayed to the sampler and shown."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from explorer.problem import Judgement, Problem, judged_metrics, violated_limit
+from explorer.space import values_at
+from models.checks import IntArray
+from models.evaluation import ScenarioEvaluation
+from models.hardware.design import (
+    DESIGN_FIELDS,
+    CoreControl,
+    DesignBatch,
+    MemoryKind,
+    SecondTier,
+    Stationarity,
+)
+
+CODES = {
+    "stationarity": Stationarity,
+    "memory_kind": MemoryKind,
+    "second_tier": SecondTier,
+    "core_control": CoreControl,
+}
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """
+    One design judged at its best inner choices.
+
+    `params` are the values of the space as a study writes them, `design` the same in units, `violated` the limit
+    that is exceeded most (with its relative excess in `excess`), `objectives` in the order of the study.
+    """
+
+    number: int
+    params: dict[str, Any]
+    feasible: bool
+    violated: str | None
+    excess: dict[str, float]
+    objectives: list[float]
+    design: dict[str, Any]
+    operating_point: dict[str, Any]
+    metrics: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data that `record_from_json` turns back into an equal record."""
+        return asdict(self)
+
+
+def record_from_json(document: dict[str, Any]) -> TrialRecord:
+    """The record that `as_json` wrote."""
+    return TrialRecord(**document)
+
+
+def records_of(problem: Problem, points: IntArray, judgement: Judgement, first_number: int) -> list[TrialRecord]:
+    """One record per judged point."""
+    records = []
+    for i, point in enumerate(points):
+        feasible = bool(judgement.feasible[i])
+        records.append(
+            TrialRecord(
+                number=first_number + i,
+                params=values_at(problem.space, point),
+                feasible=feasible,
+                violated=None if feasible else violated_limit(judgement, i)[0],
+                excess={name: float(max(values[i], -1.0)) for name, values in judgement.excess.items()},
+                objectives=[float(value) for value in judgement.objectives[i]],
+                design=design_document(judgement.designs, i),
+                operating_point=operating_point(problem, judgement, i),
+                metrics=metrics_document(problem, judgement, i),
+            )
+        )
+    return records
+
+
+def design_document(designs: DesignBatch, index: int) -> dict[str, Any]:
+    """One design as field -> value, codes by name."""
+    document: dict[str, Any] = {}
+    for name in DESIGN_FIELDS:
+        value = float(getattr(designs, name)[index])
+        document[name] = CODES[name](int(value)).name.lower() if name in CODES else value
+    return document
+
+
+def operating_point(problem: Problem, judgement: Judgement, index: int) -> dict[str, Any]:
+    """The inner choices of one design: plan, batch, formats, by scenario where there are several."""
+    points = {}
+    for scenario, quality, evaluation in zip(
+        problem.scenarios, problem.qualities, judgement.evaluations, strict=True
+    ):
+        points[scenario.scenario.name] = _operating_point(scenario.scenario, quality, evaluation, index)
+    return points if len(points) > 1 else next(iter(points.values()))
+
+
+def _operating_point(scenario: Any, quality: Any, evaluation: ScenarioEvaluation, index: int) -> dict[str, Any]:
+    choice = {name: values[index, 0] for name, values in evaluation.choices.items()}
+    mix = scenario.mixes[int(choice["mix"])]
+    degree = int(choice["tensor_parallel"])
+    return {
+        "tensor_parallel": degree,
+        "data_parallel": scenario.system.n_chips // degree,
+        "batch": int(choice["batch"]),
+        "scheduling": scenario.scheduling,
+        "precision_mix": mix.name,
+        "kl_nats": dict(zip([m.name for m in quality.mixes], quality.kl_nats, strict=True)).get(mix.name),
+        "weight_bits": {m: mix.weight_bits(m) for m in sorted({o.module for o in scenario.network.linears})},
+        "kv_bits": mix.kv_bits,
+    }
+
+
+def metrics_document(problem: Problem, judgement: Judgement, index: int) -> dict[str, Any]:
+    """All metrics of one design; with several scenarios those of each beside the combined ones."""
+    names = [each.name for each in problem.document.workload.scenarios]
+    each = {n: judged_metrics(e, index) for n, e in zip(names, judgement.evaluations, strict=True)}
+    metrics: dict[str, Any] = dict(each[names[0]]) if len(names) == 1 else {"scenarios": each}
+    for objective, value in zip(problem.objectives, judgement.objectives[index], strict=True):
+        metrics[objective.metric] = float(value)
+    return {name: value for name, value in metrics.items() if not isinstance(value, float) or np.isfinite(value)}
