@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from models import tables
-from models.checks import FloatArray, require_non_negative, require_positive
+from models.checks import FloatArray
 from models.hardware.design import DesignBatch, macs_per_cycle_per_core
-from models.operators.axes import norm_maximum, per_design, size_arrays
+from models.operators.axes import per_design, size_arrays
+from models.operators.smooth import smooth_maximum
 
-Constants = Mapping[str, float]
+Constants = Mapping[str, Any]
+"""Name -> value, or one value per row of sizes where kernels differ."""
 
 LANES_REFERENCE = 128.0
 """Vector lanes per core for which the constants in cycles are stated."""
+
+OVERLAP_EXPONENT = 2.0
+"""Smooth maximum of work that overlaps in part: matrix and exponential, one core's stream and the whole chip."""
+
+FOLD_EXPONENT = 3.0
+"""Smooth maximum of work that overlaps well: traffic and issue of many units."""
 
 
 def mean_keys(
@@ -134,31 +143,37 @@ def attention_prefill_time_s(
     b, new, past, heads, kv_heads, d_qk, d_v, kv_bytes = size_arrays(
         batch, new_tokens, past_tokens, n_heads, n_kv_heads, head_dim_qk, head_dim_v, kv_bytes_per_element
     )
-    cores = per_design(designs.n_cores, b)
+    chance, b = np.minimum(b, 1.0), np.maximum(b, 1.0)
     clock_hz = per_design(designs.clock_hz, b)
-    macs = per_design(macs_per_cycle_per_core(designs) * np.asarray(matrix_rate_ratio), b)
-    lanes = per_design(designs.vector_lanes_per_core, b)
     keys = mean_keys(new, past, causal, window_tokens)
-    group = heads / kv_heads
-    tile_rows = c["prefill_tile_rows"]
-    rows = np.maximum(new * group, 1.0)
-    tiles = b * kv_heads * np.ceil(rows / tile_rows)
-    matrix_cycles = tile_rows * keys * (d_qk + d_v) / (macs * c["prefill_matrix_efficiency_fraction"])
-    vector_cycles = tile_rows * keys * c["prefill_softmax_cycles_per_score"] * LANES_REFERENCE / lanes
-    tile_cycles = (
-        norm_maximum(c["prefill_softmax_overlap_exponent"], matrix_cycles, vector_cycles)
-        + c["prefill_tile_cycles"]
-        + c["prefill_tile_cycles_per_dim"] * (d_qk + d_v) / 2.0
-    )
-    waves = tiles / cores
-    share = c["prefill_wave_rounding_fraction"]
-    turns = np.maximum(1.0, share * np.ceil(waves) + (1.0 - share) * waves)
+    key_cycles = _prefill_cycles_per_key(designs, d_qk, d_v, matrix_rate_ratio, c)
+    tiles = b * kv_heads * np.ceil(np.maximum(new * heads / kv_heads, 1.0) / c["prefill_tile_rows"])
+    longest_keys = past + new if window_tokens <= 0 else np.minimum(past + new, window_tokens)
+    fixed = c["prefill_tile_cycles"]
+    shared_s = tiles * (keys * key_cycles + fixed) / (per_design(designs.n_cores, b) * clock_hz)
+    tail_s = c["prefill_tail_fraction"] * (longest_keys * key_cycles + fixed) / clock_hz
     traffic = attention_bytes(b, new, new + past, heads, d_qk, d_v, kv_bytes, kv_heads * (d_qk + d_v))
     memory_s = traffic / (per_design(designs.memory_bandwidth_bytes_per_s, b) * c["prefill_memory_efficiency_fraction"])
     start = per_design(c["prefill_start_s"] if start_s is None else start_s, b)
-    return np.asarray(
-        start + norm_maximum(c["prefill_memory_overlap_exponent"], turns * tile_cycles / clock_hz, memory_s)
-    )
+    return np.asarray(chance * (start + smooth_maximum(shared_s + tail_s, memory_s, OVERLAP_EXPONENT)))
+
+
+def _prefill_cycles_per_key(
+    designs: DesignBatch, d_qk: FloatArray, d_v: FloatArray, matrix_rate_ratio: ArrayLike, c: Constants
+) -> FloatArray:
+    """
+    Cycles in which one core scores one key against a tile of queries and adds its value, (n_designs, n_shapes).
+
+    A narrower format speeds up the product, not the conversions around it: its ratio enters to a power. The
+    exponential runs on units that do not grow in step with the lanes: lanes enter by their square root.
+    """
+    ratio = np.asarray(matrix_rate_ratio, dtype=np.float64)
+    ratio = np.minimum(ratio, ratio ** c["prefill_narrow_format_exponent"])
+    macs = per_design(macs_per_cycle_per_core(designs), d_qk) * per_design(ratio, d_qk)
+    matrix = (d_qk + d_v) / (macs * c["prefill_matrix_efficiency_fraction"])
+    lanes = np.sqrt(per_design(designs.vector_lanes_per_core, d_qk) / LANES_REFERENCE)
+    vector = c["prefill_softmax_cycles_per_score"] / lanes
+    return c["prefill_tile_rows"] * smooth_maximum(matrix, vector, OVERLAP_EXPONENT)
 
 
 def attention_decode_time_s(
@@ -179,9 +194,9 @@ def attention_decode_time_s(
     """
     Return the time of one fused attention of one new token per sequence, one layer on one chip.
 
-    The cache is read once and bounds the time; one sequence and KV head is streamed by one core at a latency
-    bound rate unless the cache is split over cores and the pieces are combined at a fixed cost; all query heads
-    compute, in rows padded to the array, so MLA (one shared latent, all heads) turns compute bound.
+    The cache is read once. A unit of work, one sequence and KV head, costs fixed cycles of a core and streams at
+    that core's rate, unless its cache is split over idle cores and the pieces combined at a fixed cost. All query
+    heads compute, so MLA (one shared latent, all heads) turns compute bound.
 
     Parameters
     ----------
@@ -212,36 +227,42 @@ def attention_decode_time_s(
     b, kv, heads, kv_heads, d_qk, d_v, kv_bytes, elements = size_arrays(
         batch, kv_tokens, n_heads, n_kv_heads, head_dim_qk, head_dim_v, kv_bytes_per_element, kv_elements_per_token
     )
+    chance, b = np.minimum(b, 1.0), np.maximum(b, 1.0)
+    units = b * np.maximum(kv_heads, heads / c["decode_rows_per_unit"])
+    rows = b * heads / units
+    latent = elements <= kv_heads * np.maximum(d_qk, d_v)
+    row_cycles = _decode_cycles_per_row(designs, d_qk, d_v, latent, matrix_rate_ratio, c)
+    unit_cycles = smooth_maximum(np.asarray(c["decode_unit_cycles"]), c["decode_row_cycles"] * rows, FOLD_EXPONENT)
+    unit_cycles = unit_cycles * (1.0 + c["decode_unit_dim_fraction"] * ((d_qk + d_v) / 256.0 - 1.0))
     cores = per_design(designs.n_cores, b)
     clock_hz = per_design(designs.clock_hz, b)
-    macs = per_design(macs_per_cycle_per_core(designs) * np.asarray(matrix_rate_ratio), b)
-    lanes = per_design(designs.vector_lanes_per_core, b)
-    units = b * kv_heads
-    padded_rows = np.ceil(heads / kv_heads / c["decode_tile_rows"]) * c["decode_tile_rows"]
-    cycles_per_key = padded_rows * (
-        (d_qk + d_v) / (macs * c["decode_matrix_efficiency_fraction"])
-        + c["decode_softmax_cycles_per_score"] * LANES_REFERENCE / lanes
-    )
-    compute_s = units * kv * cycles_per_key / (cores * clock_hz)
-    stream_s = (
-        kv
-        * elements
-        / kv_heads
-        * kv_bytes
-        * c["clock_reference_hz"]
-        / (c["decode_stream_bytes_per_s_per_core"] * clock_hz)
-        + kv * cycles_per_key / clock_hz
-    )
-    splits = np.clip(c["decode_splits_per_core"] * cores / units, 1.0, np.maximum(kv / c["decode_split_tokens"], 1.0))
-    unit_s = np.minimum(stream_s, stream_s / splits + c["decode_combine_s"])
+    issue_s = units * (unit_cycles + kv * rows * row_cycles) / (cores * clock_hz)
+    stored_bytes = np.where(latent, elements / kv_heads, d_qk + d_v) * kv_bytes
+    alone_s = kv * (stored_bytes * c["decode_stream_cycles_per_byte"] + rows * row_cycles) / clock_hz
+    splits = np.clip(cores / units, 1.0, np.maximum(kv / c["decode_split_tokens"], 1.0))
+    unit_s = np.minimum(alone_s, alone_s / splits + c["decode_combine_s"])
     traffic = attention_bytes(b, 1.0, kv, heads, d_qk, d_v, kv_bytes, elements)
     memory_s = traffic / (per_design(designs.memory_bandwidth_bytes_per_s, b) * c["decode_memory_efficiency_fraction"])
-    scheduling_s = (units * c["decode_unit_cycles"] + b * heads * c["decode_head_cycles"]) / (cores * clock_hz)
     start = per_design(c["decode_start_s"] if start_s is None else start_s, b)
-    return np.asarray(start + norm_maximum(c["decode_overlap_exponent"], unit_s, memory_s, compute_s) + scheduling_s)
+    whole_s = smooth_maximum(memory_s, issue_s, FOLD_EXPONENT)
+    return np.asarray(chance * (start + smooth_maximum(unit_s, whole_s, OVERLAP_EXPONENT)))
 
 
-def require_attention_sizes(**sizes: ArrayLike) -> None:
-    """Refuse counts that are not positive, or negative token counts, with the name of the size."""
-    for name, values in sizes.items():
-        (require_non_negative if name.endswith("tokens") else require_positive)(name, values, "1")
+def _decode_cycles_per_row(
+    designs: DesignBatch,
+    d_qk: FloatArray,
+    d_v: FloatArray,
+    latent: NDArray[np.bool_],
+    matrix_rate_ratio: ArrayLike,
+    c: Constants,
+) -> FloatArray:
+    """
+    Cycles in which one core scores one key against one query head and adds its value, (n_designs, n_shapes).
+
+    A latent serves scores and values from one copy on the chip, so its kernel comes nearer to the peak. Kernels
+    without a matrix path state vector cycles per element instead.
+    """
+    macs = per_design(macs_per_cycle_per_core(designs) * np.asarray(matrix_rate_ratio), d_qk)
+    efficiency = np.where(latent, c["decode_latent_efficiency_fraction"], c["decode_matrix_efficiency_fraction"])
+    lanes = per_design(designs.vector_lanes_per_core, d_qk) / LANES_REFERENCE
+    return np.asarray((d_qk + d_v) * (1.0 / (macs * efficiency) + c["decode_vector_cycles_per_element"] / lanes))
