@@ -1,0 +1,195 @@
+"""Plan and formats of a training step, and the memory one chip needs for them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from models.architectures.lowered import LoweredNetwork
+from models.checks import require_known
+from models.tables import DATA, read_rows
+
+Recompute = Literal["none", "selective", "full"]
+
+LOGIT_BYTES = 4.0
+"""The loss reads its logits in fp32."""
+
+UNFUSED_SCORE_BYTES = 4.0
+"""An unfused attention keeps the softmax and its input, in 16 bit each [B per score]."""
+
+OPERATORS_WITH_SHARED_INPUT = frozenset({"attention_qkv", "attention_kv_a", "state_in", "ffn_up", "moe_gate"})
+"""First linears of a block: their input is the output of a norm, the same on every chip of a group."""
+
+OPERATORS_WITHOUT_OWN_INPUT = frozenset({"attention_q_a", "shared_expert_up"})
+"""Linears that read what another of the block has already kept."""
+
+
+@dataclass(frozen=True)
+class TrainingRecipe:
+    """Formats of a training step, a row of `training_recipes.csv` [bits]."""
+
+    name: str
+    gemm_format: str
+    weight_bits: float
+    activation_bits: float
+    gradient_bits: float
+    master_bits: float
+    moment_bits: float
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """How one step is spread over chips; chips = tensor x pipeline x data."""
+
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    microbatch_sequences: int = 1
+    interleave: int = 1
+    """Groups of layers each pipeline stage holds (virtual stages)."""
+    sequence_parallel: bool = True
+    """Norms and residuals are split by tokens within the tensor-parallel group."""
+    zero_stage: int = 1
+    """What is sharded over the data-parallel group: 1 optimizer state, 2 gradients too, 3 weights too."""
+    recompute: Recompute = "selective"
+    fused_attention: bool = True
+    """Scores stay on the chip; the backward pass makes them again."""
+
+    def __post_init__(self) -> None:
+        """Refuse degrees that are no whole number of at least 1, and unknown choices."""
+        degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel", "microbatch_sequences", "interleave")
+        for name in degrees:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.zero_stage not in (0, 1, 2, 3):
+            raise ValueError(f"zero_stage must be 0, 1, 2 or 3, got {self.zero_stage!r}")
+        require_known("recompute", self.recompute, ("none", "selective", "full"))
+
+    @property
+    def n_chips(self) -> int:
+        """Chips of the whole plan."""
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """What the fullest chip keeps during a step [B]."""
+
+    weight_bytes: float
+    gradient_bytes: float
+    optimizer_bytes: float
+    activation_bytes: float
+
+    @property
+    def total_bytes(self) -> float:
+        """Sum of all parts [B]."""
+        return self.weight_bytes + self.gradient_bytes + self.optimizer_bytes + self.activation_bytes
+
+
+@functools.cache
+def recipes() -> Mapping[str, TrainingRecipe]:
+    """All training recipes by name."""
+    bits = ("weight_bits", "activation_bits", "gradient_bits", "master_bits", "moment_bits")
+    read = [
+        TrainingRecipe(row["name"], row["gemm_format"], *(float(row[key]) for key in bits))
+        for row in read_rows(DATA / "networks" / "training_recipes.csv")
+    ]
+    return MappingProxyType({recipe.name: recipe for recipe in read})
+
+
+def load_recipe(name: str) -> TrainingRecipe:
+    """Return a training recipe by name."""
+    return recipes()[require_known("training recipe", name, recipes())]
+
+
+def stage_share(n_layers: int, pipeline_parallel: int) -> float:
+    """Share of the layers on the stage that has the most of them [1]."""
+    if pipeline_parallel > n_layers:
+        raise ValueError(f"pipeline_parallel must be at most {n_layers}, the number of layers, got {pipeline_parallel}")
+    return math.ceil(n_layers / pipeline_parallel) / n_layers
+
+
+def training_memory(
+    stage: LoweredNetwork, plan: TrainingPlan, recipe: TrainingRecipe, sequence_tokens: int, n_microbatches: int
+) -> TrainingMemory:
+    """
+    Return what the fullest chip keeps, from the operators of its pipeline stage.
+
+    The first stage holds activations of most microbatches, the last one the logits; the larger of the two counts,
+    with the weights of a stage that has a table. Dropout masks are left out.
+
+    Parameters
+    ----------
+    stage : LoweredNetwork
+        What one chip of one stage executes.
+    n_microbatches : int
+        Microbatches of one pipeline in one step.
+
+    References
+    ----------
+    .. [1] V. Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022,
+       arXiv:2205.05198, eqs. 1-5 and appendix C; its 34 s b h bytes a layer are 32 without dropout masks.
+    """
+    parameters, shards = stage.n_parameters, plan.data_parallel
+    sharded = [shards if plan.zero_stage >= stage_of_zero else 1 for stage_of_zero in (3, 2, 1)]
+    return TrainingMemory(
+        weight_bytes=parameters * recipe.weight_bits / 8.0 / sharded[0],
+        gradient_bytes=parameters * recipe.gradient_bits / 8.0 / sharded[1],
+        optimizer_bytes=parameters * (recipe.master_bits + 2.0 * recipe.moment_bits) / 8.0 / sharded[2],
+        activation_bytes=_activation_bytes(stage, plan, recipe, sequence_tokens, n_microbatches),
+    )
+
+
+def _activation_bytes(
+    stage: LoweredNetwork, plan: TrainingPlan, recipe: TrainingRecipe, sequence_tokens: int, n_microbatches: int
+) -> float:
+    tokens = float(plan.microbatch_sequences) * sequence_tokens
+    element_bytes = recipe.activation_bits / 8.0
+    working = tokens * element_bytes * stored_elements_per_token(stage, plan)
+    kept, in_work = working, 0.0
+    if plan.recompute == "full":
+        split_tokens = plan.tensor_parallel if plan.sequence_parallel else 1
+        kept = tokens * element_bytes * stage.hidden_size * stage.n_layers / split_tokens
+        in_work = working / stage.n_layers
+    scores = UNFUSED_SCORE_BYTES * tokens * sequence_tokens * sum(a.n_heads * a.count for a in stage.attentions)
+    if not plan.fused_attention:
+        kept += scores if plan.recompute == "none" else 0.0
+        in_work += 0.0 if plan.recompute == "none" else scores / stage.n_layers
+    logits = LOGIT_BYTES * tokens * sum(each.n_out for each in stage.linears if each.module == "output_head")
+    first = kept * in_flight_microbatches(plan, n_microbatches) + in_work
+    last = kept + in_work + logits
+    return first + logits if plan.pipeline_parallel == 1 else max(first, last)
+
+
+def in_flight_microbatches(plan: TrainingPlan, n_microbatches: int) -> float:
+    """Microbatches whose activations the first stage holds at once, one forward one backward in turn [1]."""
+    stages = plan.pipeline_parallel
+    more = 1.0 + (stages - 1) / (stages * plan.interleave) if plan.interleave > 1 else 1.0
+    return min(float(stages), float(n_microbatches)) * more
+
+
+def stored_elements_per_token(stage: LoweredNetwork, plan: TrainingPlan) -> float:
+    """
+    Return what the layers of a stage keep of one token for the backward pass, without recomputation [elements].
+
+    Kept are the input of every norm and the input and output of every linear, except the output of those that add to
+    the residual stream. What every chip of the tensor-parallel group would keep is divided under sequence parallelism.
+    """
+    whole = sum(v.elements_per_token * v.count for v in stage.vectors if v.module == "layer_norm")
+    divided = 0.0
+    for linear in stage.linears:
+        if linear.module == "output_head":
+            continue
+        rows = linear.count * (linear.top_k if linear.rows == "routed" else 1.0)
+        if linear.module in OPERATORS_WITH_SHARED_INPUT:
+            whole += linear.n_in * linear.count
+        elif linear.module not in OPERATORS_WITHOUT_OWN_INPUT:
+            divided += linear.n_in * rows
+        if linear.shard != "row" and linear.module != "expert_down":
+            divided += linear.n_out * rows
+    return whole / (plan.tensor_parallel if plan.sequence_parallel else 1) + divided
