@@ -1,0 +1,132 @@
+"""What-if: one design or catalogue chip on the workload of a study, outside any search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from explorer.document import StudyDocument, StudyError, read_document
+from explorer.problem import Judgement, Problem, judge_designs, prepare
+from explorer.records import CODES, design_document, metrics_document, operating_point
+from explorer.report import model_version
+from explorer.workload import pointing_at
+from models.checks import UnknownNameError, require_known
+from models.hardware.catalog import chip, chip_designs
+from models.hardware.design import DESIGN_FIELDS, DesignBatch, design_batch
+from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes
+
+CHIP_LIMITS = ("area", "unit_cost", "memory_stacks", "reticle", "memory_edge", "tdp")
+"""Limits of a budget that do not ask whether a chip can do the work."""
+
+
+def evaluate_document(document: dict[str, Any], folder: Path | None = None) -> dict[str, Any]:
+    """
+    Return a design or chip judged on a workload.
+
+    Parameters
+    ----------
+    document : dict
+        {chip: id} or {design: {...}}, and {study: a study document}, whose space and search are not used.
+    folder : Path, optional
+        Where trace files named by the study lie.
+
+    Raises
+    ------
+    StudyError
+        With a pointer to every field at fault.
+    """
+    if not isinstance(document, dict) or not isinstance(document.get("study"), dict):
+        raise StudyError([{"pointer": "/study", "detail": "must be a study document"}])
+    unknown = set(document) - {"chip", "design", "study"}
+    if unknown:
+        raise StudyError([{"pointer": f"/{name}", "detail": "is no known field"} for name in sorted(unknown)])
+    if ("chip" in document) == ("design" in document):
+        raise StudyError([{"pointer": "/chip", "detail": "must hold exactly one of chip and design"}])
+    designs = _designs(document)
+    try:
+        study: StudyDocument = read_document(document["study"])
+        problem = prepare(study, folder)
+    except StudyError as error:
+        raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
+    return judgement_document(problem, judge_designs(problem, designs), document.get("chip"))
+
+
+def _designs(document: dict[str, Any]) -> DesignBatch:
+    if "chip" in document:
+        with pointing_at("/chip"):
+            return chip_designs([str(document["chip"])])
+    return read_design(document["design"])
+
+
+def read_design(document: Any) -> DesignBatch:
+    """
+    Return one design from field -> value, codes by name; memory rates may be left to kind and stacks.
+
+    Raises
+    ------
+    StudyError
+        With a pointer to the field at fault.
+    """
+    if not isinstance(document, dict):
+        raise StudyError([{"pointer": "/design", "detail": "must be a mapping of design parameters"}])
+    columns: dict[str, float] = {}
+    for name, value in document.items():
+        with pointing_at(f"/design/{name}"):
+            require_known("design parameter", name, DESIGN_FIELDS)
+            columns[name] = _number(name, value)
+    kind, stacks = columns.get("memory_kind"), columns.get("memory_stacks")
+    if kind is not None and stacks is not None:
+        columns.setdefault("memory_bandwidth_bytes_per_s", float(memory_bandwidth_bytes_per_s([kind], [stacks])[0]))
+        columns.setdefault("memory_capacity_bytes", float(memory_capacity_bytes([kind], [stacks])[0]))
+    with pointing_at("/design"):
+        return design_batch(**columns)
+
+
+def _number(name: str, value: Any) -> float:
+    if name in CODES and isinstance(value, str):
+        members = {member.name.lower(): int(member) for member in CODES[name]}
+        return float(members[require_known(name.replace("_", " "), value, members)])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"must be a number [{DESIGN_FIELDS[name].metadata['unit']}], got {value!r}")
+    return float(value)
+
+
+def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | None) -> dict[str, Any]:
+    """One judged design as plain data; `serves` says whether it does the work, `feasible` whether it is in budget."""
+    excess = {name: float(values[0]) for name, values in judgement.excess.items()}
+    work = [value for name, value in excess.items() if name not in CHIP_LIMITS]
+    document: dict[str, Any] = {
+        "design": design_document(judgement.designs, 0),
+        "operating_point": operating_point(problem, judgement, 0),
+        "metrics": metrics_document(problem, judgement, 0),
+        "serves": bool(max(work) <= 0),
+        "feasible": bool(judgement.feasible[0]),
+        "excess_fractions": {name: max(value, -1.0) for name, value in excess.items() if np.isfinite(value)},
+        "model_version": model_version(),
+    }
+    if chip_id is not None:
+        entry = chip(chip_id)
+        document["chip"] = {
+            "id": entry.id,
+            "name": entry.name,
+            "confidence": entry.confidence,
+            "inferred_fields": dict(entry.inferred_fields),
+            "unverified_fields": list(entry.unverified_fields),
+        }
+    return document
+
+
+def chip_or_design(name: str, folder: Path) -> dict[str, Any]:
+    """Read `evaluate`'s first argument: a design file where one of that name exists, else a chip id."""
+    path = folder / name
+    if path.is_file():
+        from explorer.files import read_yaml
+
+        return {"design": read_yaml(path)}
+    try:
+        chip(name)
+    except UnknownNameError as error:
+        raise StudyError([{"pointer": "/chip", "detail": str(error)}]) from None
+    return {"chip": name}

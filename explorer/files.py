@@ -1,0 +1,62 @@
+"""YAML files a person names on the command line: bounded, without tags or cycles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from explorer.document import StudyError
+
+MAX_BYTES = 5_000_000
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML without aliases, so that a document can be neither cyclic nor a bomb."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse an alias where it stands."""
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """
+    Return the parsed document.
+
+    Raises
+    ------
+    StudyError
+        Naming the line where the text is no plain YAML.
+    """
+    try:
+        return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 (a SafeLoader without aliases)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f" line {mark.line + 1}" if mark else ""
+        raise StudyError([{"pointer": "", "detail": f"{name}{where}: {error.problem}"}]) from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise StudyError([{"pointer": "", "detail": f"{name}: no plain YAML ({type(error).__name__})"}]) from None
+
+
+def read_yaml(path: Path) -> Any:
+    """
+    Return the document in a file.
+
+    Raises
+    ------
+    StudyError
+        If the file is missing, too large, not UTF-8 or no plain YAML.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise StudyError([{"pointer": "", "detail": f"{path.name} must be at most {MAX_BYTES} bytes"}])
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise StudyError([{"pointer": "", "detail": f"{path.name} must be UTF-8 text"}]) from None
+    except OSError as error:
+        raise StudyError([{"pointer": "", "detail": f"{path}: {error.strerror}"}]) from None
+    return parse_yaml(text, path.name)

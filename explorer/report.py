@@ -1,0 +1,95 @@
+"""The result of a study as one JSON document (DESIGN section 8)."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from explorer.pareto import knee, non_dominated
+from explorer.problem import Problem
+from explorer.records import TrialRecord
+from models.checks import FloatArray
+
+
+def model_version() -> str:
+    """Version of the model: that of the package."""
+    return importlib.metadata.version("chipfit")
+
+
+def costs_of(problem: Problem, records: Sequence[TrialRecord]) -> FloatArray:
+    """Objectives as things to minimise, shape (n_records, n_objectives)."""
+    signs = np.array([o.sign for o in problem.objectives])
+    return np.array([r.objectives for r in records], dtype=np.float64).reshape(len(records), len(signs)) * signs
+
+
+def front_of(problem: Problem, records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Feasible trials that no other one beats, best in the first objective first."""
+    feasible = [r for r in records if r.feasible]
+    if not feasible:
+        return []
+    costs = costs_of(problem, feasible)
+    front = [i for i in np.flatnonzero(non_dominated(costs))]
+    return [feasible[i] for i in sorted(front, key=lambda i: tuple(costs[i]))]
+
+
+def recommended_of(problem: Problem, front: Sequence[TrialRecord]) -> TrialRecord | None:
+    """The best trial, or with several objectives the knee of the front."""
+    return front[knee(costs_of(problem, front))] if front else None
+
+
+def point_document(record: TrialRecord) -> dict[str, Any]:
+    """One design of the answer."""
+    return {
+        "trial": record.number,
+        "params": record.params,
+        "design": record.design,
+        "operating_point": record.operating_point,
+        "metrics": record.metrics,
+    }
+
+
+def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[str, Any]:
+    """
+    Return what `explore` prints: the recommendation, the front, and how the search went.
+
+    `wall_s` is added by the caller, who knows the clock.
+    """
+    front = front_of(problem, records)
+    best = recommended_of(problem, front)
+    document: dict[str, Any] = {
+        "study": problem.document.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "study_hash": study_hash(problem),
+        "feasible": best is not None,
+        "recommended": None if best is None else point_document(best),
+        "pareto": [point_document(record) for record in front],
+        "certificate": [],
+        "explanation": {},
+        "evaluated": len(records),
+        "feasible_designs": sum(r.feasible for r in records),
+        "space_designs": problem.space.n_designs,
+        "model_version": model_version(),
+    }
+    if best is None:
+        document["binding_limit"] = binding_limit(records)
+    return document
+
+
+def binding_limit(records: Sequence[TrialRecord]) -> dict[str, Any] | None:
+    """The limit that the nearest design misses, and by which share of it."""
+    if not records:
+        return None
+    nearest = min(records, key=lambda r: max(r.excess.values()))
+    name = max(nearest.excess, key=lambda key: nearest.excess[key])
+    return {"limit": name, "excess_fraction": nearest.excess[name], "trial": nearest.number}
+
+
+def study_hash(problem: Problem) -> str:
+    """Hash of everything the result depends on: document and model version."""
+    content = problem.document.model_dump(mode="json", by_alias=True)
+    text = json.dumps({"study": content, "model": model_version()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
