@@ -172,7 +172,7 @@ def _drifting(work: FloatArray, rate_per_s: float, variance: float, rng: np.rand
     while factors.sum() * minute_work < work[-1]:
         factors = np.append(factors, rng.gamma(1.0 / variance, variance, 64 + int(work[-1] / minute_work)))
     done = minute_work * np.append(0.0, np.cumsum(factors))
-    return np.interp(work, done, LONG_WINDOW_S * np.arange(len(done)))
+    return np.asarray(np.interp(work, done, LONG_WINDOW_S * np.arange(len(done))), dtype=np.float64)
 
 
 def follow_profile(arrival_s: FloatArray, profile_s: FloatArray, profile_rate_per_s: FloatArray) -> FloatArray:

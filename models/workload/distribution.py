@@ -166,25 +166,35 @@ def with_prefix_hits(distribution: RequestDistribution, hit_fraction: float) -> 
     return RequestDistribution(distribution.weight, distribution.input_tokens, distribution.output_tokens, cached)
 
 
-def weighted_quantile(values: FloatArray, weight: FloatArray, fraction: float) -> float:
+def weighted_quantiles(values: FloatArray, weight: FloatArray, fractions: ArrayLike) -> FloatArray:
     """
-    Return the smallest value that at least `fraction` of the weight does not exceed.
+    Return the values below which the given shares of the weight lie.
+
+    Equal weights give the usual linear interpolation between the sorted values; unequal ones the smallest value
+    that at least that share of the weight does not exceed.
 
     Parameters
     ----------
     values, weight : arrays of shape (n,)
-    fraction : float
+    fractions : array of shape (n_fractions,)
         0..1.
+
+    Returns
+    -------
+    array of shape (n_fractions,)
 
     Examples
     --------
-    >>> weighted_quantile(np.array([1.0, 2.0, 9.0]), np.array([0.5, 0.4, 0.1]), 0.9)
-    2.0
+    >>> weighted_quantiles(np.array([1.0, 2.0, 9.0]), np.array([0.5, 0.4, 0.1]), [0.5, 0.9])
+    array([1., 2.])
     """
-    order = np.argsort(values, kind="stable")
+    shares = np.asarray(fractions, dtype=np.float64)
+    if weight.min() == weight.max():
+        return np.asarray(np.quantile(values, shares), dtype=np.float64)
+    order = np.argsort(values)
     reached = np.cumsum(weight[order])
-    index = np.searchsorted(reached, fraction * reached[-1] * (1.0 - 1e-12))
-    return float(values[order[min(index, len(order) - 1)]])
+    index = np.searchsorted(reached, shares * reached[-1] * (1.0 - 1e-12))
+    return np.asarray(values[order[np.minimum(index, len(order) - 1)]], dtype=np.float64)
 
 
 def request_moments(distribution: RequestDistribution) -> RequestMoments:
@@ -212,7 +222,7 @@ def request_moments(distribution: RequestDistribution) -> RequestMoments:
         effective_prompt_tokens=2 * pairs / prompt_mean if prompt_mean > 0 else 0.0,
         context_tokens=float(w @ (outputs * (inputs + outputs / 2))) / output_mean,
         reserved_tokens=float(w @ (outputs * (inputs + outputs))) / output_mean,
-        input_p95_tokens=weighted_quantile(inputs, w, 0.95),
-        output_p95_tokens=weighted_quantile(outputs, w, 0.95),
-        prompt_p95_tokens=weighted_quantile(prompt, w, 0.95),
+        input_p95_tokens=float(weighted_quantiles(inputs, w, [0.95])[0]),
+        output_p95_tokens=float(weighted_quantiles(outputs, w, [0.95])[0]),
+        prompt_p95_tokens=float(weighted_quantiles(prompt, w, [0.95])[0]),
     )

@@ -12,8 +12,7 @@ from models.workload.classes import DEFAULT_ERROR_FRACTION, RequestClasses, quan
 from models.workload.distribution import (
     RequestDistribution,
     observed_distribution,
-    request_moments,
-    weighted_quantile,
+    weighted_quantiles,
 )
 from models.workload.requests import Requests
 
@@ -64,7 +63,7 @@ def workload_statistics(
     }
     return {
         "requests": {**lengths, **_arrivals(requests)},
-        "moments": vars(request_moments(distribution)),
+        "moments": vars(classes.moments),
         "classes": _class_report(classes, error_fraction),
     }
 
@@ -73,13 +72,13 @@ def _length_statistics(tokens: FloatArray, weight: FloatArray) -> dict[str, Any]
     """Mean, spread, quantiles and a histogram of lengths [tokens]."""
     mean = float(weight @ tokens)
     variance = float(weight @ (tokens - mean) ** 2)
-    quantiles = {name: weighted_quantile(tokens, weight, fraction) for name, fraction in QUANTILES.items()}
+    quantiles = weighted_quantiles(tokens, weight, list(QUANTILES.values())).tolist()
     return {
         "mean": mean,
         "std": variance**0.5,
         "min": float(tokens.min()),
         "max": float(tokens.max()),
-        **quantiles,
+        **dict(zip(QUANTILES, quantiles, strict=True)),
         "histogram": _histogram(tokens, weight),
     }
 

@@ -117,11 +117,14 @@ def formula_distribution(formula: RequestFormula) -> RequestDistribution:
     nodes, node_weight = np.polynomial.legendre.leggauss(8)
     points = edges[:-1, None] + share[:, None] * (nodes + 1) / 2
     inputs = length_quantile(formula.input, points) @ node_weight / 2
-    scores = special.ndtri(points)
     rho = formula.correlation
-    centre = special.ndtri((edges[1:] + edges[:-1]) / 2)
-    answers = special.ndtr(rho * centre[:, None, None] + np.sqrt(1 - rho**2) * scores[None])
-    outputs = length_quantile(formula.output, np.clip(answers, 1e-12, 1 - 1e-12)) @ node_weight / 2
+    if rho:
+        scores = special.ndtri(points)
+        answers = special.ndtr(rho * scores[:, None, :, None] + np.sqrt(1 - rho**2) * scores[None, :, None, :])
+        lengths = length_quantile(formula.output, np.clip(answers, 1e-12, 1 - 1e-12))
+        outputs = lengths @ node_weight @ node_weight / 4
+    else:
+        outputs = np.tile(length_quantile(formula.output, points) @ node_weight / 2, (len(share), 1))
     inputs = np.broadcast_to(inputs[:, None], outputs.shape)
     atoms = request_distribution(inputs.ravel(), outputs.ravel(), weight=np.outer(share, share).ravel())
     return with_prefix_hits(atoms, formula.prefix_hit_fraction)

@@ -14,7 +14,7 @@ import numpy as np
 from models.checks import FloatArray
 from models.workload.trace_formats import SECONDS_PER_CLOCK, TraceColumns, recognise
 
-ROWS_PER_CHUNK = 100_000
+ROWS_PER_CHUNK = 20_000
 SEPARATORS = ",;\t|"
 _ZONE = re.compile(r"(?:Z|z| ?UTC|([+-])(\d\d):?(\d\d)?)")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?")
