@@ -1,0 +1,41 @@
+"""A whole study in this process: what the command line does without a server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from explorer.records import TrialRecord
+from explorer.report import result_document
+from explorer.study import is_finished, n_chunks, n_trials, prepare, read_study, run_chunk, timeout_s
+
+Report = Callable[[int, int], None]
+"""Told how many trials are done, of how many."""
+
+
+def explore_study(document: Any, folder: Path | None, report: Report) -> dict[str, Any]:
+    """
+    Return the result document of a study.
+
+    Parameters
+    ----------
+    document : dict
+        As read from YAML or JSON.
+    folder : Path, optional
+        Where trace files named by the study lie.
+    report : callable
+        Told the progress after every chunk.
+    """
+    started = time.perf_counter()
+    problem = prepare(read_study(document), folder)
+    records: list[TrialRecord] = []
+    for chunk in range(n_chunks(problem)):
+        if is_finished(problem, records) or time.perf_counter() - started > timeout_s(problem):
+            break
+        records += run_chunk(problem, records, chunk)
+        report(len(records), n_trials(problem))
+    result = result_document(problem, records)
+    result["wall_s"] = time.perf_counter() - started
+    return result

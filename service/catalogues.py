@@ -1,0 +1,94 @@
+"""Chips, networks and presets as plain data, the same for the command line and the API."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from explorer.samplers import SAMPLERS
+from explorer.workload import SCENARIO_READERS
+from models.architectures import load_network, lower, network_names
+from models.architectures.parallel import kv_bytes_per_token_per_chip
+from models.hardware.catalog import chip, chip_ids
+from models.metrics import METRICS
+from models.precision.error import mix_kl_nats
+from models.precision.mix import RECIPES
+from models.workload.presets import preset_names, profiles, trace_names
+
+DENSE_DECODER_LAYERS = 32
+"""Depth for which the error of a recipe is listed."""
+
+
+@functools.cache
+def chip_documents() -> dict[str, dict[str, Any]]:
+    """Every chip of the catalogue by id."""
+    documents = {}
+    for chip_id in chip_ids():
+        entry = chip(chip_id)
+        documents[chip_id] = {
+            "id": entry.id,
+            "name": entry.name,
+            "vendor": entry.vendor,
+            "year": entry.year,
+            "design": {name: float(value) for name, value in entry.design.items()},
+            "inferred_fields": dict(entry.inferred_fields),
+            "unverified_fields": list(entry.unverified_fields),
+            "confidence": entry.confidence,
+            "source": entry.source,
+            "note": entry.note,
+        }
+    return documents
+
+
+@functools.cache
+def network_documents() -> dict[str, dict[str, Any]]:
+    """Every network of the catalogue by name."""
+    documents = {}
+    for name in network_names():
+        network = lower(load_network(name))
+        documents[name] = {
+            "name": name,
+            "kind": network.kind,
+            "n_layers": network.n_layers,
+            "hidden_size": network.hidden_size,
+            "vocabulary_size": network.vocabulary_size,
+            "max_context_tokens": network.max_context_tokens,
+            "n_parameters": network.n_parameters,
+            "n_active_parameters": network.n_active_parameters,
+            "kv_bytes_per_token_bf16": float(kv_bytes_per_token_per_chip(network, 1, 16)),
+        }
+    return documents
+
+
+def preset_documents() -> dict[str, Any]:
+    """Names a study may use: request presets, recipes, samplers, scenario kinds and metrics."""
+    formulas = profiles()
+    return {
+        "requests": [
+            {
+                "name": name,
+                "kind": "trace" if name in trace_names() else "profile",
+                **(
+                    {
+                        "input_mean_tokens": formulas[name].input.mean_tokens,
+                        "input_std_tokens": formulas[name].input.std_tokens,
+                        "output_mean_tokens": formulas[name].output.mean_tokens,
+                        "output_std_tokens": formulas[name].output.std_tokens,
+                    }
+                    if name in formulas
+                    else {}
+                ),
+            }
+            for name in preset_names()
+        ],
+        "precision_recipes": [
+            {"name": name, "kl_nats_32_layers": mix_kl_nats(mix, DENSE_DECODER_LAYERS), "kv_bits": mix.kv_bits}
+            for name, mix in RECIPES.items()
+        ],
+        "samplers": sorted(SAMPLERS),
+        "scenario_kinds": sorted(SCENARIO_READERS),
+        "metrics": [
+            {"name": name, "unit": metric.unit, "direction": metric.direction, "description": metric.description}
+            for name, metric in METRICS.items()
+        ],
+    }

@@ -1,0 +1,197 @@
+"""The command line: parse, call, print. `--json` prints one JSON document on stdout and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Which accelerator fits the work we really have?",
+    pretty_exceptions_enable=False,
+)  # fmt: skip
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Bad input ends with exit code 2 and one line on stderr."""
+    from explorer.document import StudyError
+
+    try:
+        yield
+    except (StudyError, LookupError, ValueError, OSError) as error:
+        text = str(error) if not isinstance(error, KeyError) else str(error.args[0])
+        print(f"chipfit: {' '.join(text.split())}", file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    json.dump(document, sys.stdout, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+@app.command()
+def explore(
+    study: Annotated[Path, typer.Argument(help="Study document (YAML).")],
+    out: Annotated[Path | None, typer.Option(help="Folder for result.json and designs.csv.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials instead of the study's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed instead of the study's.")] = None,
+    sampler: Annotated[str | None, typer.Option(help="Sampler instead of the study's.")] = None,
+    certify: Annotated[bool | None, typer.Option("--certify/--no-certify", help="Prove how good the answer is.")] = None,
+    target_gap: Annotated[float | None, typer.Option(help="Gap at which a proof may stop, a fraction.")] = None,
+    timeout_s: Annotated[float | None, typer.Option(help="Search time in seconds.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Search the designs of a study and print the best."""
+    with one_line_errors():
+        from explorer.files import read_yaml
+        from explorer.run import explore_study
+        from service.tables import print_result
+
+        document = read_yaml(study)
+        stated = {
+            "trials": trials, "seed": seed, "sampler": sampler, "certify": certify, "target_gap": target_gap,
+            "timeout": None if timeout_s is None else f"{timeout_s} s",
+        }  # fmt: skip
+        _override_search(document, {name: value for name, value in stated.items() if value is not None})
+        with _progress(not as_json) as report:
+            result = explore_study(document, study.parent, report)
+        if out is not None:
+            _write_result(out, result)
+        print_json(result) if as_json else print_result(result)
+
+
+def _override_search(document: Any, stated: dict[str, Any]) -> None:
+    if isinstance(document, dict) and stated:
+        search = document.get("search")
+        document["search"] = {**search, **stated} if isinstance(search, dict) else stated
+
+
+@contextmanager
+def _progress(wanted: bool) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal, nothing where the output is piped."""
+    if not (wanted and sys.stderr.isatty()):
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("designs", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _write_result(folder: Path, result: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+@app.command()
+def evaluate(
+    design: Annotated[str, typer.Argument(help="Chip of the catalogue, or a design file (YAML).")],
+    workload: Annotated[Path, typer.Argument(help="Study document whose workload and system are used.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Judge one design or real chip on a workload."""
+    with one_line_errors():
+        from explorer.evaluation import chip_or_design, evaluate_document
+        from explorer.files import read_yaml
+        from service.tables import print_evaluation
+
+        document = chip_or_design(design, Path()) | {"study": read_yaml(workload)}
+        result = evaluate_document(document, workload.parent)
+        print_json(result) if as_json else print_evaluation(result)
+
+
+@app.command()
+def chips(as_json: JsonFlag = False) -> None:
+    """List the real chips of the catalogue."""
+    with one_line_errors():
+        from service.catalogues import chip_documents
+        from service.tables import print_chips
+
+        documents = list(chip_documents().values())
+        print_json({"items": documents, "next_page_token": None}) if as_json else print_chips(documents)
+
+
+@app.command()
+def networks(as_json: JsonFlag = False) -> None:
+    """List the networks of the catalogue."""
+    with one_line_errors():
+        from service.catalogues import network_documents
+        from service.tables import print_networks
+
+        documents = list(network_documents().values())
+        print_json({"items": documents, "next_page_token": None}) if as_json else print_networks(documents)
+
+
+@app.command()
+def presets(as_json: JsonFlag = False) -> None:
+    """List the named request distributions, precision recipes, samplers and metrics."""
+    with one_line_errors():
+        from service.catalogues import preset_documents
+        from service.tables import print_presets
+
+        document = preset_documents()
+        print_json(document) if as_json else print_presets(document)
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
+    database_url: Annotated[str, typer.Option(help="Database; SQLite in the data folder by default.")] = "",
+) -> None:
+    """Start API and one worker."""
+    with one_line_errors():
+        from service.real_engine import real_engine
+        from service.server import serve as run_server
+        from service.settings import Settings
+
+        stated = {"database_url": database_url} if database_url else {}
+        code = run_server(Settings(host=host, port=port, **stated), real_engine())
+    raise typer.Exit(code)
+
+
+@app.command()
+def worker(database_url: Annotated[str, typer.Option(help="Database that the servers use.")]) -> None:
+    """Start one more worker."""
+    with one_line_errors():
+        from service.real_engine import real_engine
+        from service.server import run_worker
+        from service.settings import Settings
+
+        code = run_worker(Settings(database_url=database_url), real_engine())
+    raise typer.Exit(code)
+
+
+@app.command()
+def openapi() -> None:
+    """Print the API's specification."""
+    with one_line_errors():
+        from service.app import create_app
+        from service.real_engine import real_engine
+        from service.settings import Settings
+
+        print_json(create_app(Settings(), real_engine()).openapi())
+
+
+def main() -> None:
+    """Entry point of `chipfit`."""
+    try:
+        app()
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise SystemExit(141) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""The engine that the product runs: the explorer's functions."""
+
+from __future__ import annotations
+
+from explorer import study
+from explorer.document import StudyDocument, StudyError
+from explorer.evaluation import evaluate_document
+from explorer.records import record_from_json
+from explorer.report import model_version, result_document
+from service.catalogues import chip_documents, network_documents
+from service.engine import StudyEngine
+
+
+def real_engine() -> StudyEngine:
+    """The explorer as one value. Files named in a document are never opened: only shipped traces are known."""
+    return StudyEngine(
+        read_study=study.read_study,
+        prepare=study.prepare,
+        n_chunks=study.n_chunks,
+        run_chunk=study.run_chunk,
+        is_finished=study.is_finished,
+        result_document=result_document,
+        record_from_json=record_from_json,
+        evaluate_document=evaluate_document,
+        chips=chip_documents,
+        networks=network_documents,
+        study_schema=lambda: StudyDocument.model_json_schema(ref_template="#/components/schemas/{model}"),
+        timeout_s=study.timeout_s,
+        model_version=model_version(),
+        study_error=StudyError,
+    )

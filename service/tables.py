@@ -1,0 +1,145 @@
+"""Results as tables for a terminal, with units people use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from models.metrics import METRICS
+
+SHOWN_METRICS = ("output_tokens_per_s", "ttft_p95_s", "tpot_p95_s", "area_mm2", "average_power_w", "unit_cost_usd")
+MAX_ROWS = 20
+
+_SCALES: Mapping[str, tuple[float, str]] = {"s": (1e3, "ms")}
+"""Unit inside -> factor and unit shown."""
+
+
+def print_result(result: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print the front and the recommendation of a study."""
+    out = console or Console()
+    out.print(
+        f"[bold]{result['study']['name']}[/bold]: {result['evaluated']} of {result['space_designs']:.3g} designs judged"
+        f" in {result['wall_s']:.1f} s, {result['feasible_designs']} feasible"
+    )
+    if result["recommended"] is None:
+        limit = result["binding_limit"]
+        out.print(f"No design is feasible: the nearest exceeds {limit['limit']} by {limit['excess_fraction']:.1%}.")
+        return
+    objectives = [each["metric"] for each in result["study"]["objectives"]]
+    out.print(_front_table(result["pareto"], objectives))
+    out.print("[bold]Recommended[/bold]")
+    out.print(_point_table(result["recommended"]))
+    for entry in result["certificate"]:
+        out.print(
+            f"Certificate: no design is better in {entry['metric']} than {entry['bound']:.6g}"
+            f" (gap {entry['gap']:.2%}, {entry['boxes']} boxes, {entry['wall_s']:.1f} s)"
+        )
+    if result["explanation"].get("summary"):
+        out.print(result["explanation"]["summary"])
+
+
+def _front_table(front: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -> Table:
+    table = Table(title="Pareto front" if len(objectives) > 1 else "Best design")
+    metrics = list(dict.fromkeys([*objectives, *SHOWN_METRICS]))
+    present = [name for name in metrics if name in front[0]["metrics"]]
+    for name in present:
+        table.add_column(_heading(name), justify="right")
+    table.add_column("design")
+    for point in front[:MAX_ROWS]:
+        table.add_row(*[_value(name, point["metrics"][name]) for name in present], design_line(point["params"]))
+    return table
+
+
+def _heading(name: str) -> str:
+    metric = METRICS.get(name)
+    return name if metric is None else f"{name} [{_SCALES.get(metric.unit, (1.0, metric.unit))[1]}]"
+
+
+def _value(name: str, value: float) -> str:
+    metric = METRICS.get(name)
+    factor = 1.0 if metric is None else _SCALES.get(metric.unit, (1.0, ""))[0]
+    return f"{value * factor:.4g}"
+
+
+def design_line(params: Mapping[str, Any]) -> str:
+    """One design in a line: arrays, cores, memories, links."""
+    shape = "x".join(str(size) for size in params["array_shape"])
+    return (
+        f"{params['n_cores']} cores x {params['arrays_per_core']} x {shape}, {params['clock']:g} GHz,"
+        f" {params['scratchpad_per_core']:g} KiB/core, L2 {params['l2']:g} MiB,"
+        f" {params['memory_stacks']} x {params['memory_kind']}, link {params['scale_up_link']:g} GB/s"
+    )
+
+
+def _point_table(point: Mapping[str, Any]) -> Table:
+    table = Table(show_header=False)
+    for name, value in point.get("params", {}).items():
+        table.add_row(name, str(value))
+    for name, value in point["operating_point"].items():
+        table.add_row(name, str(value))
+    for name, value in point["metrics"].items():
+        if isinstance(value, float):
+            table.add_row(_heading(name), _value(name, value))
+    return table
+
+
+def print_evaluation(result: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print one judged design or chip."""
+    out = console or Console()
+    name = result.get("chip", {}).get("name", "design")
+    verdict = "does the work" if result["serves"] else "does not do the work: " + _worst(result["excess_fractions"])
+    out.print(f"[bold]{name}[/bold] {verdict}")
+    out.print(_point_table(result))
+
+
+def _worst(excess: Mapping[str, float]) -> str:
+    name = max(excess, key=lambda key: excess[key])
+    return f"{name} exceeded by {excess[name]:.1%}"
+
+
+def print_chips(documents: Iterable[Mapping[str, Any]], console: Console | None = None) -> None:
+    """Print the catalogue of chips."""
+    table = Table("id", "name", "vendor", "year", "node [nm]", "TDP [W]", "memory [GB/s]", "confidence")
+    for each in documents:
+        design = each["design"]
+        table.add_row(
+            each["id"], each["name"], each["vendor"], str(each["year"] or ""), f"{design['node_nm']:g}",
+            f"{design['tdp_w']:g}", f"{design['memory_bandwidth_bytes_per_s'] / 1e9:.0f}", each["confidence"],
+        )  # fmt: skip
+    (console or Console()).print(table)
+
+
+def print_networks(documents: Iterable[Mapping[str, Any]], console: Console | None = None) -> None:
+    """Print the catalogue of networks."""
+    table = Table("name", "kind", "layers", "parameters [1e9]", "active [1e9]", "KV [KiB/token, bf16]", "context")
+    for each in documents:
+        table.add_row(
+            each["name"], each["kind"], str(each["n_layers"]), f"{each['n_parameters'] / 1e9:.3f}",
+            f"{each['n_active_parameters'] / 1e9:.3f}", f"{each['kv_bytes_per_token_bf16'] / 1024:.1f}",
+            str(each["max_context_tokens"]),
+        )  # fmt: skip
+    (console or Console()).print(table)
+
+
+def print_presets(document: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print the names a study may use."""
+    out = console or Console()
+    requests = Table("requests", "kind", "input [tokens]", "output [tokens]")
+    for each in document["requests"]:
+        sides = [f"{each[f'{s}_mean_tokens']:g} ± {each[f'{s}_std_tokens']:g}" if f"{s}_mean_tokens" in each else ""
+                 for s in ("input", "output")]  # fmt: skip
+        requests.add_row(each["name"], each["kind"], *sides)
+    out.print(requests)
+    recipes = Table("precision recipe", "KL [nats/token, 32 layers]", "KV [bits]")
+    for each in document["precision_recipes"]:
+        recipes.add_row(each["name"], f"{each['kl_nats_32_layers']:.4f}", f"{each['kv_bits']:g}")
+    out.print(recipes)
+    metrics = Table("metric", "unit", "better", "meaning")
+    for each in document["metrics"]:
+        metrics.add_row(each["name"], each["unit"], each["direction"], each["description"])
+    out.print(metrics)
+    out.print("samplers: " + ", ".join(document["samplers"]))
+    out.print("scenario kinds: " + ", ".join(document["scenario_kinds"]))
