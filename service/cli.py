@@ -45,7 +45,9 @@ def explore(
     trials: Annotated[int | None, typer.Option(help="Trials instead of the study's.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed instead of the study's.")] = None,
     sampler: Annotated[str | None, typer.Option(help="Sampler instead of the study's.")] = None,
-    certify: Annotated[bool | None, typer.Option("--certify/--no-certify", help="Prove how good the answer is.")] = None,
+    certify: Annotated[
+        bool | None, typer.Option("--certify/--no-certify", help="Prove how good the answer is.")
+    ] = None,
     target_gap: Annotated[float | None, typer.Option(help="Gap at which a proof may stop, a fraction.")] = None,
     timeout_s: Annotated[float | None, typer.Option(help="Search time in seconds.")] = None,
     as_json: JsonFlag = False,

@@ -30,7 +30,9 @@ class StudyEngine:
     """
     Search and evaluation as pure functions, so that a study resumes exactly.
 
-    `run_chunk(problem, past, chunk)` returns the same records for the same past and chunk.
+    `run_chunk(problem, past, chunk)` returns the same records for the same past and chunk; `timeout_s(problem)` is
+    the search time after which a study ends with what it has; `study_error` carries `errors`, a list of
+    {pointer, detail}.
     """
 
     read_study: Callable[[Document], Any]
@@ -44,11 +46,11 @@ class StudyEngine:
     chips: Callable[[], Mapping[str, Document]]
     networks: Callable[[], Mapping[str, Document]]
     study_schema: Callable[[], Document]
+    timeout_s: Callable[[Any], float]
     model_version: str
+    study_error: type[Exception]
 
 
 def package_version() -> str:
     """Version of the installed package."""
     return importlib.metadata.version("chipfit")
-
-

@@ -26,7 +26,7 @@ class Settings(BaseSettings):
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one")
     root_path: str = Field("", description="Path prefix under which a proxy serves the application")
     migrate: bool = Field(True, description="Bring the database schema up to date at start")
-    worker_slots: int = Field(1, ge=0, le=64, description="Studies this process runs at once; 0 only serves HTTP")
+    run_studies: bool = Field(True, description="Run studies in this process, one at a time, beside HTTP")
     beat_interval_s: float = Field(2.0, gt=0, description="Time between two heartbeats of an executor [s]")
     stale_after_s: float = Field(10.0, gt=0, description="Age of a heartbeat after which an executor is dead [s]")
     supervise_interval_s: float = Field(0.5, gt=0, description="Time between two looks for work to hand over [s]")

@@ -77,7 +77,7 @@ class Executor(Table):
     machine: Mapped[str] = mapped_column(sa.String(200))
     pid: Mapped[int]
     process_started: Mapped[str] = mapped_column(sa.String(40))
-    slots: Mapped[int]
+    runs_studies: Mapped[bool]
     started_at_s: Mapped[float]
     heartbeat_at_s: Mapped[float]
 

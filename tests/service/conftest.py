@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
+from service.app import create_app
 from service.db import migrate
 from service.db.session import Database, open_database, require_reachable
+from service.settings import Settings
+from tests.service.fake_engine import fake_engine
 from tests.service.postgres_server import PostgresServer, find_binaries
 
 KINDS = ("sqlite", "postgres")
@@ -57,3 +61,18 @@ def database(empty_database: Database) -> Database:
     return empty_database
 
 
+def quick_settings(database_url: str) -> Settings:
+    """Settings of a server that looks and beats more often than usual."""
+    return Settings(database_url=database_url, beat_interval_s=0.5, stale_after_s=3.0, supervise_interval_s=0.1,
+                    event_poll_interval_s=0.05, stop_timeout_s=5.0)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A client of a running application, its jobs included; one for all tests of a file and kind of database."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('database') / 'chipfit.sqlite'}"
+    else:
+        url = request.getfixturevalue("postgres_server").create_database()
+    with TestClient(create_app(quick_settings(url), fake_engine()), raise_server_exceptions=False) as client:
+        yield client

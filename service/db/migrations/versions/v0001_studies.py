@@ -78,7 +78,7 @@ def upgrade() -> None:
         sa.Column("machine", sa.String(200), nullable=False),
         sa.Column("pid", sa.Integer, nullable=False),
         sa.Column("process_started", sa.String(40), nullable=False),
-        sa.Column("slots", sa.Integer, nullable=False),
+        sa.Column("runs_studies", sa.Boolean, nullable=False),
         sa.Column("started_at_s", sa.Double, nullable=False),
         sa.Column("heartbeat_at_s", sa.Double, nullable=False),
     )

@@ -1,0 +1,22 @@
+"""What-if evaluation of one design or chip on a workload, answered at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from service.api.documents import RequestDocument
+from service.dependencies import DatabaseOf, EngineOf
+from service.errors import problem_responses
+from service.evaluation import answer_evaluation
+
+router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"])
+
+
+@router.post(
+    "", operation_id="evaluate", summary="Evaluate a design or chip", responses=problem_responses(413, 422, 503)
+)
+def evaluate(document: RequestDocument, engine: EngineOf, database: DatabaseOf) -> dict[str, Any]:
+    """Take `design` or `chip` with a study's workload; return operating point and metrics."""
+    return answer_evaluation(database, engine, document)

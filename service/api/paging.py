@@ -1,0 +1,37 @@
+"""Opaque page tokens over the sort key of the last row."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Annotated, Any
+
+from fastapi import Query
+
+from service.errors import InvalidRequestError
+
+PageSize = Annotated[int, Query(ge=1, le=500, description="Most items in one page")]
+PageToken = Annotated[str | None, Query(max_length=500, description="`next_page_token` of the page before")]
+
+
+def page_token(*key: Any) -> str:
+    """Return the token of the page behind the row with this sort key."""
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+def read_page_token(token: str, *kinds: type) -> list[Any]:
+    """
+    Return the sort key in a token.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the token is none of ours.
+    """
+    try:
+        key = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except ValueError:
+        key = None
+    if not isinstance(key, list) or [type(value) for value in key] != list(kinds):
+        raise InvalidRequestError("query.page_token", "page_token must be the next_page_token of an earlier answer")
+    return key

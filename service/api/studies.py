@@ -1,0 +1,181 @@
+"""Studies: create, read, cancel, resume, delete, and what they found."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated, Any
+
+from fastapi import APIRouter, BackgroundTasks, Path, Query, Request, Response
+from sqlalchemy.orm import Session
+
+from service.api.documents import RequestDocument
+from service.api.paging import PageSize, PageToken, page_token, read_page_token
+from service.db import queries
+from service.db.tables import Study
+from service.dependencies import EngineOf, JobsOf, ReadSession, WriteSession
+from service.engine import StudyEngine
+from service.errors import problem_responses
+from service.schemas.studies import (
+    ParetoRead,
+    RecommendationRead,
+    StudyList,
+    StudyRead,
+    StudyResultRead,
+    StudyState,
+    TrialList,
+    study_fields,
+)  # fmt: skip
+
+router = APIRouter(prefix="/v1/studies", tags=["studies"])
+
+StudyId = Annotated[str, Path(max_length=40, description="Id of the study")]
+
+
+@router.post(
+    "",
+    status_code=202,
+    operation_id="create_study",
+    summary="Queue a study",
+    responses=problem_responses(413, 422, 503),
+)
+def create_study(
+    document: RequestDocument,
+    request: Request,
+    response: Response,
+    session: WriteSession,
+    engine: EngineOf,
+    jobs: JobsOf,
+    tasks: BackgroundTasks,
+) -> StudyRead:
+    """Check the study and queue it; `Location` is where to look for it."""
+    spec = engine.read_study(document)
+    study_id = uuid.uuid4().hex
+    name = str(getattr(spec, "name", "") or study_id)[:200]
+    study = queries.create_study(session, study_id, name, document, engine.model_version)
+    response.headers["Location"] = str(request.app.url_path_for("get_study", study_id=study_id))
+    tasks.add_task(jobs.wake.set)
+    return StudyRead(**study_fields(study))
+
+
+@router.get(
+    "", operation_id="list_studies", summary="List studies, newest first", responses=problem_responses(422, 503)
+)
+def list_studies(
+    session: ReadSession,
+    state: Annotated[StudyState | None, Query(description="Only studies in this state")] = None,
+    page_size: PageSize = 50,
+    page_token_: Annotated[PageToken, Query(alias="page_token")] = None,
+) -> StudyList:
+    """Return one page of studies."""
+    before = None
+    if page_token_:
+        created_at_s, study_id = read_page_token(page_token_, float, str)
+        before = (created_at_s, study_id)
+    rows = queries.list_studies(session, state, before, page_size + 1)
+    page = rows[:page_size]
+    token = page_token(page[-1].created_at_s, page[-1].id) if len(rows) > page_size else None
+    return StudyList(items=[StudyRead(**study_fields(row)) for row in page], next_page_token=token)
+
+
+@router.get(
+    "/{study_id}",
+    operation_id="get_study",
+    summary="Get a study with its result",
+    responses=problem_responses(404, 503),
+)
+def get_study(study_id: StudyId, session: ReadSession) -> StudyResultRead:
+    """Return a study and, once it has succeeded, its result."""
+    study = queries.get_study(session, study_id)
+    return StudyResultRead(**study_fields(study), result=study.result)
+
+
+@router.delete(
+    "/{study_id}", status_code=204, operation_id="delete_study", summary="Delete a finished study",
+    responses=problem_responses(404, 409, 503),
+)  # fmt: skip
+def delete_study(study_id: StudyId, session: WriteSession) -> None:
+    """Remove a finished study with its designs and events."""
+    queries.delete_study(session, study_id)
+
+
+@router.post(
+    "/{study_id}:cancel",
+    operation_id="cancel_study",
+    summary="Cancel a study",
+    responses=problem_responses(404, 409, 503),
+)
+def cancel_study(study_id: StudyId, session: WriteSession) -> StudyRead:
+    """Cancel a queued or running study; what it has found stays."""
+    return StudyRead(**study_fields(queries.cancel_study(session, study_id)))
+
+
+@router.post(
+    "/{study_id}:resume", status_code=202, operation_id="resume_study", summary="Resume a study",
+    responses=problem_responses(404, 409, 503),
+)  # fmt: skip
+def resume_study(study_id: StudyId, session: WriteSession, jobs: JobsOf, tasks: BackgroundTasks) -> StudyRead:
+    """Queue a cancelled or failed study again; it goes on after its last recorded chunk."""
+    study = queries.resume_study(session, study_id)
+    tasks.add_task(jobs.wake.set)
+    return StudyRead(**study_fields(study))
+
+
+@router.get(
+    "/{study_id}/designs", operation_id="list_study_designs", summary="List the designs a study has looked at",
+    responses=problem_responses(404, 422, 503),
+)  # fmt: skip
+def list_study_designs(
+    study_id: StudyId,
+    session: ReadSession,
+    feasible: Annotated[bool | None, Query(description="Only designs that meet every limit, or only others")] = None,
+    page_size: PageSize = 100,
+    page_token_: Annotated[PageToken, Query(alias="page_token")] = None,
+) -> TrialList:
+    """Return one page of trial records in the order of their numbers."""
+    queries.get_study(session, study_id)
+    after = read_page_token(page_token_, int)[0] if page_token_ else -1
+    rows = queries.list_trials(session, study_id, after, page_size + 1, feasible)
+    page = rows[:page_size]
+    token = page_token(page[-1]["number"]) if len(rows) > page_size else None
+    return TrialList(items=page, next_page_token=token)
+
+
+@router.get(
+    "/{study_id}/pareto",
+    operation_id="get_pareto",
+    summary="Get the Pareto front",
+    responses=problem_responses(404, 503),
+)
+def get_pareto(study_id: StudyId, session: ReadSession, engine: EngineOf) -> ParetoRead:
+    """Return the designs that no other one beats in every objective."""
+    study = queries.get_study(session, study_id)
+    return ParetoRead(state=_state(study), pareto=result_so_far(session, engine, study).get("pareto", []))
+
+
+@router.get(
+    "/{study_id}/recommendation", operation_id="get_recommendation", summary="Get the recommended design",
+    responses=problem_responses(404, 503),
+)  # fmt: skip
+def get_recommendation(study_id: StudyId, session: ReadSession, engine: EngineOf) -> RecommendationRead:
+    """Return the recommended design, or which limit binds where none is feasible."""
+    study = queries.get_study(session, study_id)
+    result = result_so_far(session, engine, study)
+    recommended = result.get("recommended")
+    return RecommendationRead(
+        state=_state(study), feasible=recommended is not None, recommended=recommended, binding=result.get("binding")
+    )
+
+
+def result_so_far(session: Session, engine: StudyEngine, study: Study) -> dict[str, Any]:
+    """The stored result, or the one of the trials recorded so far."""
+    if study.result is not None:
+        return study.result
+    rows = queries.records_before(session, study.id)
+    if not rows:
+        return {}
+    problem = engine.prepare(engine.read_study(study.document))
+    return engine.result_document(problem, [engine.record_from_json(row) for row in rows])
+
+
+def _state(study: Study) -> StudyState:
+    return study.state  # type: ignore[return-value]

@@ -1,0 +1,253 @@
+"""Queries on studies, their designs and events. Each takes a session and plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from service.db.session import clock_s
+from service.db.tables import NUMBER_COLUMNS, TEXT_COLUMNS, EvaluationAnswer, Study, StudyEvent, designs
+
+Document = dict[str, Any]
+
+UNFINISHED_STATES = ("queued", "running")
+FINISHED_STATES = ("succeeded", "failed", "cancelled")
+
+
+class NotFoundError(LookupError):
+    """No row with this id."""
+
+
+class ConflictError(Exception):
+    """The row is in a state that does not allow what was asked."""
+
+
+def create_study(session: Session, study_id: str, name: str, document: Document, model_version: str) -> Study:
+    """Add a study in state `queued` with its first event."""
+    now_s = clock_s(session)
+    study = Study(
+        id=study_id, name=name, state="queued", attempt=1, enqueued_attempt=0, version=1, document=document,
+        model_version=model_version, chunks_planned=None, chunks_done=0, trials_done=0, feasible_done=0, busy_s=0.0,
+        result=None, error=None, created_at_s=now_s, started_at_s=None, finished_at_s=None,
+    )  # fmt: skip
+    session.add(study)
+    session.flush()
+    _add_event(session, study, "queued-1", "state")
+    return study
+
+
+def get_study(session: Session, study_id: str) -> Study:
+    """Return the study, or raise NotFoundError."""
+    study = session.get(Study, study_id)
+    if study is None:
+        raise NotFoundError(f"unknown study '{study_id}'")
+    return study
+
+
+def list_studies(session: Session, state: str | None, before: tuple[float, str] | None, limit: int) -> list[Study]:
+    """Return studies, newest first, that come after the cursor `before` (creation time, id)."""
+    query = sa.select(Study).order_by(Study.created_at_s.desc(), Study.id.desc()).limit(limit)
+    if state is not None:
+        query = query.where(Study.state == state)
+    if before is not None:
+        query = query.where(sa.tuple_(Study.created_at_s, Study.id) < sa.tuple_(*before))
+    return list(session.scalars(query))
+
+
+def delete_study(session: Session, study_id: str) -> None:
+    """Remove a finished study with everything it holds."""
+    study = _locked_study(session, study_id)
+    if study.state in UNFINISHED_STATES:
+        raise ConflictError(f"study '{study_id}' is {study.state}: cancel it before deleting it")
+    session.execute(sa.delete(designs).where(designs.c.study_id == study_id))
+    session.execute(sa.delete(StudyEvent).where(StudyEvent.study_id == study_id))
+    session.execute(sa.delete(Study).where(Study.id == study_id))
+
+
+def cancel_study(session: Session, study_id: str) -> Study:
+    """Turn a queued or running study into a cancelled one; what runs of it may write nothing any more."""
+    study = _locked_study(session, study_id)
+    if study.state == "cancelled":
+        return study
+    if study.state not in UNFINISHED_STATES:
+        raise ConflictError(f"study '{study_id}' has {study.state} and cannot be cancelled")
+    return _finish(session, study, "cancelled")
+
+
+def resume_study(session: Session, study_id: str) -> Study:
+    """Queue a cancelled or failed study again; it goes on after its last recorded chunk."""
+    study = _locked_study(session, study_id)
+    if study.state not in ("cancelled", "failed"):
+        raise ConflictError(f"study '{study_id}' is {study.state}: only a cancelled or failed study resumes")
+    study.state, study.error, study.finished_at_s = "queued", None, None
+    study.attempt += 1
+    study.version += 1
+    _add_event(session, study, f"queued-{study.attempt}", "state")
+    return study
+
+
+def begin_attempt(session: Session, study_id: str, attempt: int, chunks_planned: int) -> int | None:
+    """Mark the attempt as running and return the chunks already done, or None if it must not run."""
+    study = _current_attempt(session, study_id, attempt)
+    if study is None:
+        return None
+    if study.state == "queued":
+        study.state = "running"
+        study.chunks_planned = chunks_planned
+        study.started_at_s = study.started_at_s or clock_s(session)
+        study.version += 1
+        _add_event(session, study, f"running-{attempt}", "state")
+    return study.chunks_done
+
+
+def record_chunk(
+    session: Session, study_id: str, attempt: int, chunk: int, records: Sequence[Document], chunk_s: float
+) -> float | None:
+    """
+    Write the records of one chunk with its progress event; return the search time so far [s].
+
+    A chunk that is already there is left as it is, so that a step which runs twice doubles nothing. None means that
+    the attempt must stop.
+    """
+    study = _current_attempt(session, study_id, attempt)
+    if study is None or study.state != "running":
+        return None
+    if study.chunks_done < chunk:
+        raise ConflictError(f"study '{study_id}' has {study.chunks_done} chunks and cannot record chunk {chunk}")
+    if study.chunks_done == chunk:
+        insert_designs(session, study_id, chunk, records)
+        study.chunks_done = chunk + 1
+        study.trials_done += len(records)
+        study.feasible_done += sum(bool(record["feasible"]) for record in records)
+        study.busy_s += chunk_s
+        study.version += 1
+        _add_event(session, study, f"chunk-{chunk}", "progress")
+    return study.busy_s
+
+
+def finish_attempt(session: Session, study_id: str, attempt: int, result: Document | None, error: str | None) -> None:
+    """Store the result or the error of a running attempt; nothing if another attempt or a cancel came first."""
+    study = _current_attempt(session, study_id, attempt)
+    if study is not None:
+        study.result, study.error = result, error
+        _finish(session, study, "failed" if result is None else "succeeded")
+
+
+def insert_designs(session: Session, study_id: str, chunk: int, records: Sequence[Document]) -> None:
+    """Insert records in one statement; a trial number that is there stays as it is."""
+    if not records:
+        return
+    dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(designs).on_conflict_do_nothing(index_elements=["study_id", "number"])
+    session.execute(statement, [_design_row(study_id, chunk, record) for record in records])
+
+
+def records_before(session: Session, study_id: str, chunk: int | None = None) -> list[Document]:
+    """Return the records of all chunks before `chunk` (or of all chunks) in trial order."""
+    query = sa.select(designs.c.record).where(designs.c.study_id == study_id).order_by(designs.c.number)
+    if chunk is not None:
+        query = query.where(designs.c.chunk < chunk)
+    return list(session.scalars(query))
+
+
+def list_trials(
+    session: Session, study_id: str, after_number: int, limit: int, feasible: bool | None
+) -> list[Document]:
+    """Return records of one study by trial number, beginning behind `after_number`."""
+    query = sa.select(designs.c.record).where(designs.c.study_id == study_id, designs.c.number > after_number)
+    if feasible is not None:
+        query = query.where(designs.c.feasible == feasible)
+    return list(session.scalars(query.order_by(designs.c.number).limit(limit)))
+
+
+def events_after(session: Session, study_id: str, event_id: int, limit: int = 500) -> list[StudyEvent]:
+    """Return the events of a study that follow an event id, oldest first."""
+    query = sa.select(StudyEvent).where(StudyEvent.study_id == study_id, StudyEvent.id > event_id)
+    return list(session.scalars(query.order_by(StudyEvent.id).limit(limit)))
+
+
+def studies_to_enqueue(session: Session) -> list[tuple[str, int]]:
+    """Return (study id, attempt) of queued studies whose attempt no job has been made for."""
+    query = sa.select(Study.id, Study.attempt).where(Study.state == "queued", Study.enqueued_attempt < Study.attempt)
+    return [(row.id, row.attempt) for row in session.execute(query.order_by(Study.created_at_s))]
+
+
+def mark_enqueued(session: Session, study_id: str, attempt: int) -> None:
+    """Note that a job exists for this attempt."""
+    session.execute(
+        sa.update(Study).where(Study.id == study_id, Study.enqueued_attempt < attempt).values(enqueued_attempt=attempt)
+    )
+
+
+def find_answer(session: Session, key: str) -> Document | None:
+    """Return the stored answer of an evaluation, if there is one."""
+    return cast(Document | None, session.scalar(sa.select(EvaluationAnswer.answer).where(EvaluationAnswer.key == key)))
+
+
+def store_answer(session: Session, key: str, model_version: str, answer: Document) -> None:
+    """Keep the answer of an evaluation; a second writer of the same key changes nothing."""
+    dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
+    values = {"key": key, "model_version": model_version, "answer": answer, "created_at_s": clock_s(session)}
+    session.execute(dialect.insert(EvaluationAnswer).values(values).on_conflict_do_nothing())
+
+
+def progress(study: Study) -> Document:
+    """How far a study is, with the time it still needs [s] by the mean pace of its chunks."""
+    planned = study.chunks_planned
+    eta_s = None
+    if study.state == "running" and study.chunks_done and planned:
+        eta_s = study.busy_s / study.chunks_done * max(0, planned - study.chunks_done)
+    return {
+        "state": study.state, "chunks_done": study.chunks_done, "chunks_planned": planned,
+        "trials_done": study.trials_done, "feasible_done": study.feasible_done, "busy_s": study.busy_s, "eta_s": eta_s,
+    }  # fmt: skip
+
+
+def _locked_study(session: Session, study_id: str) -> Study:
+    """Return the study, its row locked, so that its events get ids in the order of their commits."""
+    study = session.scalar(sa.select(Study).where(Study.id == study_id).with_for_update())
+    if study is None:
+        raise NotFoundError(f"unknown study '{study_id}'")
+    return study
+
+
+def _current_attempt(session: Session, study_id: str, attempt: int) -> Study | None:
+    """Return the locked study if this attempt is its last one and unfinished."""
+    study = session.scalar(sa.select(Study).where(Study.id == study_id).with_for_update())
+    if study is None or study.attempt != attempt or study.state not in UNFINISHED_STATES:
+        return None
+    return study
+
+
+def _finish(session: Session, study: Study, state: str) -> Study:
+    study.state = state
+    study.finished_at_s = clock_s(session)
+    study.version += 1
+    _add_event(session, study, f"{state}-{study.attempt}", "state")
+    return study
+
+
+def _add_event(session: Session, study: Study, key: str, kind: str) -> None:
+    data = progress(study) | ({"error": study.error} if study.error else {})
+    session.add(StudyEvent(study_id=study.id, key=key, kind=kind, data=data, created_at_s=clock_s(session)))
+    session.flush()
+
+
+def _design_row(study_id: str, chunk: int, record: Document) -> Document:
+    """One row of `designs`: the record and its typed columns; a parameter goes before a metric of the same name."""
+    known = {**record["params"], **record["metrics"], **record["design"]}
+    row: Document = {
+        "study_id": study_id, "number": record["number"], "chunk": chunk, "feasible": record["feasible"],
+        "record": record,
+    }  # fmt: skip
+    for name in NUMBER_COLUMNS:
+        value = known.get(name)
+        row[name] = float(value) if isinstance(value, (int, float)) else None
+    for name in TEXT_COLUMNS:
+        value = known.get(name)
+        row[name] = None if value is None else str(value)[:40]
+    return row

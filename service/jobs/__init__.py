@@ -1,0 +1,1 @@
+"""Durable background work: studies as DBOS workflows, heartbeats, take-over of dead executors' work."""

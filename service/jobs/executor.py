@@ -1,0 +1,199 @@
+"""One process as executor of studies: launches DBOS, beats, supervises, and stops in order."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, SetWorkflowID
+
+from service.db import executors, migrate, queries
+from service.db.session import Database, reading, writing
+from service.engine import Document, StudyEngine
+from service.jobs.process import current_process, new_executor_id
+from service.jobs.runner import DrainedError, StudyRunner
+from service.jobs.supervisor import Heartbeat, orphans
+from service.settings import Settings
+
+LOG = structlog.get_logger("chipfit.jobs")
+
+QUEUE = "studies"
+APPLICATION_VERSION = "1"
+"""Version of the workflow's steps. A change that old checkpoints cannot replay needs a new one and a migration."""
+
+
+@dataclass
+class JobExecutor:
+    """The background part of a process: everything that runs beside HTTP."""
+
+    database: Database
+    engine: StudyEngine
+    settings: Settings
+    executor_id: str = field(default_factory=new_executor_id)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    wake: threading.Event = field(default_factory=threading.Event)
+    threads: list[threading.Thread] = field(default_factory=list)
+    running_steps: int = 0
+    launched: bool = False
+    heartbeat: Heartbeat = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.heartbeat = Heartbeat(self.settings.beat_interval_s)
+        self.runner = StudyRunner(self.database, self.engine, self.stopping)
+        self._steps = threading.Lock()
+
+    def start(self) -> None:
+        """Start beating and working; where the schema is missing, as soon as it is there."""
+        for work in (self._beat_until_stopped, self._supervise_until_stopped):
+            thread = threading.Thread(target=work, name=f"chipfit-{work.__name__.strip('_')}", daemon=True)
+            thread.start()
+            self.threads.append(thread)
+
+    def stop(self) -> None:
+        """Finish the step in flight, hand everything else back, and forget this executor."""
+        self.stopping.set()
+        self.wake.set()
+        deadline_s = time.monotonic() + self.settings.stop_timeout_s
+        while self.running_steps and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        for thread in self.threads:
+            thread.join(timeout=max(0.1, deadline_s - time.monotonic()))
+        if self.launched:
+            DBOS.destroy(destroy_registry=True)
+            self.launched = False
+        try:
+            with writing(self.database) as session:
+                executors.remove_executor(session, self.executor_id)
+        except Exception as error:
+            LOG.warning("executor could not sign off", executor_id=self.executor_id, reason=str(error))
+
+    def is_beating(self) -> bool:
+        """Whether the last heartbeat is young enough for others to count on this executor."""
+        return self.heartbeat.age_s() < self.settings.stale_after_s
+
+    def _launch(self) -> None:
+        """Register this executor, then its workflow, then begin to take work."""
+        self._beat()
+        with writing(self.database) as session:
+            executors.forget_old_executors(session)
+        _quiet_dbos()
+        DBOS(config=self._dbos_config())
+        try:
+            self._workflow = self._register_workflow()
+            DBOS.listen_queues([QUEUE] if self.settings.run_studies else [])
+            DBOS.launch()
+            DBOS.register_queue(QUEUE, worker_concurrency=1, polling_interval_sec=0.1)
+        except BaseException:
+            DBOS.destroy(destroy_registry=True)
+            raise
+        self.launched = True
+
+    def _dbos_config(self) -> DBOSConfig:
+        return DBOSConfig(
+            name="chipfit",
+            system_database_url=self.database.url.set(
+                drivername="sqlite" if self.database.is_sqlite else "postgresql"
+            ).render_as_string(hide_password=False),
+            executor_id=self.executor_id,
+            application_version=APPLICATION_VERSION,
+            serializer=DBOSPortableJSONSerializer(),
+            log_level="WARNING",
+            sys_db_pool_size=8,
+            scheduler_polling_interval_sec=5.0,
+            run_migrations=self.settings.migrate,
+        )
+
+    def _register_workflow(self) -> Any:
+        """Register the study workflow with its three steps; each step is idempotent and answers in plain data."""
+        begin = DBOS.step(name="begin")(self._counted(self.runner.begin))
+        run_chunk = DBOS.step(name="run_chunk")(self._counted(self.runner.run_chunk))
+        finish = DBOS.step(name="finish")(self._counted(self.runner.finish))
+
+        def run_study(study_id: str, attempt: int) -> str:
+            answer = begin(study_id, attempt)
+            chunk = answer.get("chunk", 0)
+            while answer["state"] == "running":
+                if self.stopping.is_set():
+                    raise DrainedError
+                answer = run_chunk(study_id, attempt, chunk)
+                chunk += 1
+            if answer["state"] == "finished":
+                answer = finish(study_id, attempt)
+            return str(answer["state"])
+
+        return DBOS.workflow(name="run_study", max_recovery_attempts=None)(run_study)
+
+    def _counted(self, step: Any) -> Any:
+        """The step, counted while it runs, so that a stop can wait for it."""
+
+        def run(*arguments: Any) -> Document:
+            with self._steps:
+                self.running_steps += 1
+            try:
+                return step(*arguments)  # type: ignore[no-any-return]
+            finally:
+                with self._steps:
+                    self.running_steps -= 1
+
+        return run
+
+    def _beat_until_stopped(self) -> None:
+        while not self.stopping.wait(self.settings.beat_interval_s):
+            try:
+                if self.launched:
+                    self._beat()
+            except Exception as error:
+                LOG.warning("heartbeat failed", executor_id=self.executor_id, reason=" ".join(str(error).split()))
+
+    def _beat(self) -> None:
+        me, runs_studies = current_process(), self.settings.run_studies
+        with writing(self.database) as session:
+            executors.beat(session, self.executor_id, me.machine, me.pid, me.started, runs_studies)
+        self.heartbeat.note()
+
+    def _supervise_until_stopped(self) -> None:
+        while not self.stopping.is_set():
+            try:
+                if not self.launched and migrate.current_revision(self.database) == migrate.head_revision():
+                    self._launch()
+                if self.launched:
+                    self._enqueue_new()
+                    self._take_over_orphans()
+            except Exception as error:
+                LOG.warning("supervisor failed, trying again", reason=" ".join(str(error).split()))
+            self.wake.wait(self.settings.supervise_interval_s)
+            self.wake.clear()
+
+    def _enqueue_new(self) -> None:
+        """Make a job for every queued study that has none; its id makes a second one impossible."""
+        with reading(self.database) as session:
+            waiting = queries.studies_to_enqueue(session)
+        for study_id, attempt in waiting:
+            with SetWorkflowID(f"{study_id}.{attempt}"):
+                DBOS.enqueue_workflow(QUEUE, self._workflow, study_id, attempt)
+            with writing(self.database) as session:
+                queries.mark_enqueued(session, study_id, attempt)
+
+    def _take_over_orphans(self) -> None:
+        """Put work of executors that are gone back into the queue; the eldest live executor does it."""
+        running = DBOS.list_workflows(status="PENDING", queue_name=QUEUE, load_input=False, load_output=False)
+        owners = {workflow.workflow_id: str(workflow.executor_id) for workflow in running}
+        if not owners:
+            return
+        with reading(self.database) as session:
+            known = executors.list_executors(session)
+        for workflow_id in orphans(owners, known, self.executor_id, self.heartbeat, self.settings.stale_after_s):
+            LOG.warning("taking over", workflow_id=workflow_id, dead_executor_id=owners[workflow_id])
+            DBOS.resume_workflow(workflow_id, queue_name=QUEUE)
+
+
+def _quiet_dbos() -> None:
+    """Send DBOS's messages through our logs instead of a console handler of its own."""
+    logger = logging.getLogger("dbos")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    logger.propagate = True

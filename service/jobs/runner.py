@@ -1,0 +1,159 @@
+"""Runs one attempt of a study chunk by chunk; every function may run twice and writes once."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import structlog
+from sqlalchemy.exc import OperationalError
+
+from service.db import queries
+from service.db.session import Database, reading, writing
+from service.engine import Document, StudyEngine
+
+LOG = structlog.get_logger("chipfit.jobs")
+
+_RETRY_AFTER_S = 0.5
+_KEPT_STUDIES = 4
+
+T = TypeVar("T")
+
+
+class DrainedError(BaseException):
+    """Unwinds a workflow at a step boundary while the process stops; its recorded steps stay as they are."""
+
+
+@dataclass
+class StudyCache:
+    """What a process remembers of studies it runs, so that a chunk need not read them again."""
+
+    problems: dict[str, Any] = field(default_factory=dict)
+    records: dict[str, tuple[int, list[Any]]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def forget(self, study_id: str) -> None:
+        """Drop a study that has ended."""
+        with self.lock:
+            self.problems.pop(study_id, None)
+            self.records.pop(study_id, None)
+
+
+@dataclass(frozen=True)
+class StudyRunner:
+    """The steps of a study on one database with one engine."""
+
+    database: Database
+    engine: StudyEngine
+    stopping: threading.Event
+    cache: StudyCache = field(default_factory=StudyCache)
+
+    def begin(self, study_id: str, attempt: int) -> Document:
+        """Mark the attempt as running; the answer says at which chunk it begins."""
+
+        def act() -> Document:
+            chunks_planned = self.engine.n_chunks(self.problem(study_id))
+            first = self._write(lambda session: queries.begin_attempt(session, study_id, attempt, chunks_planned))
+            return {"state": "stopped"} if first is None else {"state": "running", "chunk": first}
+
+        return self._guarded(study_id, attempt, act)
+
+    def run_chunk(self, study_id: str, attempt: int, chunk: int) -> Document:
+        """Run and record one chunk; the answer says whether another one follows."""
+
+        def act() -> Document:
+            records, is_last, chunk_s = self._search(study_id, chunk)
+            rows = [record.as_json() for record in records]
+            busy_s = self._write(lambda session: queries.record_chunk(session, study_id, attempt, chunk, rows, chunk_s))
+            if busy_s is None:
+                self.cache.forget(study_id)
+                return {"state": "stopped"}
+            out_of_time = busy_s >= self.engine.timeout_s(self.problem(study_id))
+            return {"state": "finished" if is_last or out_of_time else "running", "n_trials": len(records)}
+
+        return self._guarded(study_id, attempt, act)
+
+    def finish(self, study_id: str, attempt: int) -> Document:
+        """Make the result from all records and store it."""
+
+        def act() -> Document:
+            result = self.engine.result_document(self.problem(study_id), self.records(study_id, None))
+            self._write(lambda session: queries.finish_attempt(session, study_id, attempt, result, None))
+            self.cache.forget(study_id)
+            return {"state": "succeeded"}
+
+        return self._guarded(study_id, attempt, act)
+
+    def problem(self, study_id: str) -> Any:
+        """The prepared problem of a study."""
+        with self.cache.lock:
+            known = self.cache.problems.get(study_id)
+        if known is not None:
+            return known
+        document = self._read(lambda session: queries.get_study(session, study_id).document)
+        made = self.engine.prepare(self.engine.read_study(document))
+        with self.cache.lock:
+            while len(self.cache.problems) >= _KEPT_STUDIES:
+                self.cache.problems.pop(next(iter(self.cache.problems)))
+            self.cache.problems[study_id] = made
+        return made
+
+    def records(self, study_id: str, chunk: int | None) -> list[Any]:
+        """The records of all chunks before `chunk` (or of all chunks) in trial order."""
+        with self.cache.lock:
+            known_chunk, known = self.cache.records.get(study_id, (-1, []))
+        if chunk is not None and known_chunk == chunk:
+            return known
+        rows = self._read(lambda session: queries.records_before(session, study_id, chunk))
+        return [self.engine.record_from_json(row) for row in rows]
+
+    def _search(self, study_id: str, chunk: int) -> tuple[list[Any], bool, float]:
+        """Return the records of a chunk, whether they are the last, and the time they took [s]."""
+        problem, past = self.problem(study_id), self.records(study_id, chunk)
+        began_s = time.perf_counter()
+        records = self.engine.run_chunk(problem, past, chunk)
+        busy_s = time.perf_counter() - began_s
+        together = [*past, *records]
+        with self.cache.lock:
+            self.cache.records[study_id] = (chunk + 1, together)
+        return records, not records or self.engine.is_finished(problem, together), busy_s
+
+    def _guarded(self, study_id: str, attempt: int, act: Callable[[], Document]) -> Document:
+        """Run a step; what it raises ends the study as failed, with the traceback in the log."""
+        try:
+            return act()
+        except queries.NotFoundError:
+            return {"state": "stopped"}
+        except Exception as error:
+            LOG.error("study failed", study_id=study_id, attempt=attempt, traceback=traceback.format_exc())
+            message = f"{type(error).__name__}: {error}"
+        self._write(lambda session: queries.finish_attempt(session, study_id, attempt, None, message))
+        self.cache.forget(study_id)
+        return {"state": "failed"}
+
+    def _read(self, read: Callable[[Any], T]) -> T:
+        return self._patiently(functools.partial(_in_session, reading, self.database, read))
+
+    def _write(self, write: Callable[[Any], T]) -> T:
+        return self._patiently(functools.partial(_in_session, writing, self.database, write))
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        """Repeat a transaction while the database is away or its disk is full: a study outlives both."""
+        while True:
+            try:
+                return act()
+            except OperationalError as error:
+                reason = " ".join(str(error.orig).split())
+                LOG.warning("database unavailable, trying again", reason=reason)
+            if self.stopping.wait(_RETRY_AFTER_S):
+                raise DrainedError
+
+
+def _in_session(transaction: Callable[..., Any], database: Database, act: Callable[[Any], T]) -> T:
+    with transaction(database) as session:
+        return act(session)

@@ -1,0 +1,106 @@
+"""A tiny search with the explorer's signatures: quick, deterministic, and dependent on its past."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from service.engine import StudyEngine
+
+
+class FakeStudyError(ValueError):
+    def __init__(self, errors: list[dict[str, str]]) -> None:
+        super().__init__("; ".join(error["detail"] for error in errors))
+        self.errors = errors
+
+
+class FakeStudy(BaseModel):
+    """A study of the fake engine."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1)
+    trials: int = Field(40, ge=1, le=1_000_000)
+    chunk_trials: int = Field(10, ge=1)
+    chunk_s: float = Field(0.0, ge=0)
+    timeout_s: float = 1e9
+    seed: int = 0
+    fails_at_chunk: int | None = None
+
+
+@dataclass(frozen=True)
+class FakeRecord:
+    number: int
+    params: dict[str, Any]
+    feasible: bool
+    violated: str | None
+    objectives: list[float] | None
+    design: dict[str, Any]
+    operating_point: dict[str, Any]
+    metrics: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def read_study(document: dict[str, Any]) -> FakeStudy:
+    try:
+        return FakeStudy.model_validate(document)
+    except ValidationError as error:
+        raise FakeStudyError(
+            [{"pointer": "".join(f"/{step}" for step in e["loc"]), "detail": e["msg"]} for e in error.errors()]
+        ) from error
+
+
+def n_chunks(problem: FakeStudy) -> int:
+    return -(-problem.trials // problem.chunk_trials)
+
+
+def run_chunk(problem: FakeStudy, past: list[FakeRecord], chunk: int) -> list[FakeRecord]:
+    if problem.fails_at_chunk == chunk:
+        raise ZeroDivisionError("asked to fail")
+    time.sleep(problem.chunk_s)
+    best = min((r.objectives[0] for r in past if r.objectives), default=1.0)
+    rng = np.random.default_rng([problem.seed, chunk, len(past)])
+    size = min(problem.chunk_trials, problem.trials - len(past))
+    values = best * (0.5 + rng.random(size))
+    return [record(len(past) + i, float(value)) for i, value in enumerate(values)]
+
+
+def record(number: int, value: float) -> FakeRecord:
+    feasible = number % 3 != 0
+    return FakeRecord(
+        number, {"n_cores": number + 1}, feasible, None if feasible else "area", [value] if feasible else None,
+        {"n_cores": number + 1, "memory_kind": "HBM3", "tdp_w": 500.0}, {"batch": 8},
+        {"area_mm2": 100.0 + number, "ttft_p95_s": value, "bottleneck": "compute"},
+    )  # fmt: skip
+
+
+def result_document(problem: FakeStudy, records: list[FakeRecord]) -> dict[str, Any]:
+    feasible = [r for r in records if r.objectives]
+    best = min(feasible, key=lambda r: r.objectives or [], default=None)
+    point = None if best is None else {k: best.as_json()[k] for k in ("design", "operating_point", "metrics")}
+    return {"study": problem.name, "feasible": best is not None, "recommended": point,
+            "pareto": [point] if point else [], "evaluated": len(records)}  # fmt: skip
+
+
+def evaluate_document(document: dict[str, Any]) -> dict[str, Any]:
+    if "chip" not in document:
+        raise FakeStudyError([{"pointer": "/chip", "detail": "chip is missing"}])
+    return {"chip": document["chip"], "metrics": {"area_mm2": 800.0}}
+
+
+def fake_engine() -> StudyEngine:
+    return StudyEngine(
+        read_study=read_study, prepare=lambda spec: spec, n_chunks=n_chunks, run_chunk=run_chunk,
+        is_finished=lambda problem, past: len(past) >= problem.trials, result_document=result_document,
+        record_from_json=lambda row: FakeRecord(**row), evaluate_document=evaluate_document,
+        chips=lambda: {"a100_sxm": {"n_cores": 108}}, networks=lambda: {"llama": {"n_parameters": 8e9}},
+        study_schema=FakeStudy.model_json_schema, timeout_s=lambda problem: problem.timeout_s,
+        model_version="fake-1", study_error=FakeStudyError,
+    )  # fmt: skip

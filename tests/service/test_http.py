@@ -1,0 +1,142 @@
+"""Errors, health, catalogues, evaluations, history: what needs no running study of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.service.test_studies import run_study
+
+JSON = {"content-type": "application/json"}
+
+
+def problem_of(answer: Any, status: int) -> dict[str, Any]:
+    """Return the problem document of an answer, checked for its form."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = answer.json()
+    assert set(problem) == {"type", "title", "status", "detail", "errors"}
+    assert problem["status"] == status
+    return problem
+
+
+class TestProblems:
+    @pytest.mark.parametrize(
+        ("document", "pointer"),
+        [
+            ({}, "/name"),
+            ({"name": "s", "trials": -1}, "/trials"),
+            ({"name": "s", "colour": "red"}, "/colour"),
+            ({"name": "s", "trials": "many"}, "/trials"),
+        ],
+        ids=["missing", "negative", "unknown", "wrong type"],
+    )
+    def test_a_bad_field_is_named_by_its_pointer(self, client: TestClient, document: Any, pointer: str) -> None:
+        before = len(client.get("/v1/studies?page_size=500").json()["items"])
+        problem = problem_of(client.post("/v1/studies", json=document), 422)
+        assert [error["pointer"] for error in problem["errors"]] == [pointer]
+        assert len(client.get("/v1/studies?page_size=500").json()["items"]) == before
+
+    def test_nan_is_refused_with_its_place(self, client: TestClient) -> None:
+        answer = client.post("/v1/studies", content='{"name": "s", "budget": [1, NaN]}', headers=JSON)
+        problem = problem_of(answer, 422)
+        assert problem["errors"] == [{"pointer": "/budget/1", "detail": "/budget/1 must be a finite number, got nan"}]
+
+    @pytest.mark.parametrize("body", ["", "{", "[]", '"text"', "\x00", "[" * 100_000])
+    def test_a_body_that_is_no_object_is_refused(self, client: TestClient, body: str) -> None:
+        answer = client.post("/v1/studies", content=body, headers=JSON)
+        assert answer.status_code in (400, 422)
+        problem_of(answer, answer.status_code)
+        assert client.get("/livez").status_code == 200
+
+    def test_a_large_body_is_refused_before_it_is_read(self, client: TestClient) -> None:
+        problem_of(client.post("/v1/studies", content=b"x" * (17 * 1024**2)), 413)
+
+    def test_a_large_body_without_a_length_is_refused_as_it_comes(self, client: TestClient) -> None:
+        chunks = (b"x" * 1024**2 for _ in range(20))
+        problem_of(client.post("/v1/studies", content=chunks), 413)
+
+    def test_unknown_paths_studies_and_methods_are_problems(self, client: TestClient) -> None:
+        problem_of(client.get("/v1/nothing"), 404)
+        problem_of(client.get("/v1/studies/none"), 404)
+        assert client.put("/v1/studies").headers["allow"] == "GET, POST"
+        problem_of(client.put("/v1/studies"), 405)
+
+    @pytest.mark.parametrize("token", ["x", "!!", "W10", "WzEsMiwzXQ"])
+    def test_a_foreign_page_token_is_refused(self, client: TestClient, token: str) -> None:
+        problem = problem_of(client.get("/v1/studies", params={"page_token": token}), 422)
+        assert problem["errors"][0]["pointer"] == "query.page_token"
+
+    def test_a_huge_page_is_refused(self, client: TestClient) -> None:
+        problem_of(client.get("/v1/studies?page_size=501"), 422)
+
+
+class TestHealth:
+    def test_all_three_answer(self, client: TestClient) -> None:
+        assert client.get("/livez").json() == {"status": "alive"}
+        assert client.get("/readyz").json()["status"] == "ready"
+        assert client.get("/version").json()["model_version"] == "fake-1"
+
+
+class TestCatalogues:
+    def test_list_and_get_agree(self, client: TestClient) -> None:
+        assert client.get("/v1/chips").json()["items"] == [client.get("/v1/chips/a100_sxm").json()]
+        assert client.get("/v1/networks").json()["items"][0]["id"] == "llama"
+
+    def test_an_unknown_chip_is_not_found_with_a_suggestion(self, client: TestClient) -> None:
+        assert "did you mean 'a100_sxm'" in problem_of(client.get("/v1/chips/a100_sx"), 404)["detail"]
+
+
+class TestEvaluations:
+    def test_answer_at_once_and_the_second_time_from_the_history(self, client: TestClient) -> None:
+        answers = [client.post("/v1/evaluations", json={"chip": "a100_sxm"}) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answers[0].json() == answers[1].json()
+
+    def test_a_bad_request_names_the_field(self, client: TestClient) -> None:
+        problem = problem_of(client.post("/v1/evaluations", json={}), 422)
+        assert problem["errors"] == [{"pointer": "/chip", "detail": "chip is missing"}]
+
+
+class TestHistory:
+    def test_is_filtered_and_ordered(self, client: TestClient) -> None:
+        study = run_study(client, trials=25)
+        chosen = f'study_id = "{study["id"]}" AND area_mm2 < 110 AND NOT (number IN (4, 5) OR feasible = false)'
+        items = client.get("/v1/designs", params={"filter": chosen, "order_by": "area_mm2 desc"}).json()["items"]
+        assert [item["number"] for item in items] == [8, 7, 2, 1]
+        assert {item["study_id"] for item in items} == {study["id"]}
+
+    def test_pages_join_without_gap_or_overlap(self, client: TestClient) -> None:
+        study = run_study(client, trials=25)
+        params = {"filter": f'study_id = "{study["id"]}"', "order_by": "area_mm2", "page_size": 10}
+        numbers: list[int] = []
+        token: str | None = ""
+        while token is not None:
+            page = client.get("/v1/designs", params=params | ({"page_token": token} if token else {})).json()
+            numbers += [item["number"] for item in page["items"]]
+            token = page["next_page_token"]
+        assert numbers == list(range(25))
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("area_mm2 <", "malformed"),
+            ("area_mm2 < 600; DROP TABLE designs", "malformed at character 15"),
+            ("area_mm < 600", "did you mean 'area_mm2'"),
+            ('area_mm2 < "600"', "holds a number"),
+            ("(" * 900 + "number = 1" + ")" * 90, "malformed|nested"),
+            (" OR ".join(["number = 1"] * 60), "at most 50"),
+        ],
+        ids=["end", "injection", "field", "kind", "depth", "count"],
+    )
+    def test_a_bad_filter_is_refused(self, client: TestClient, text: str, said: str) -> None:
+        problem = problem_of(client.get("/v1/designs", params={"filter": text}), 422)
+        assert problem["errors"][0]["pointer"] == "query.filter"
+        assert re.search(said, problem["detail"])
+
+    def test_an_unknown_order_is_refused(self, client: TestClient) -> None:
+        problem = problem_of(client.get("/v1/designs?order_by=colour"), 422)
+        assert problem["errors"][0]["pointer"] == "query.order_by"
