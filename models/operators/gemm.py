@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from models.checks import FloatArray, require_at_least, require_positive
-from models.hardware.design import DesignBatch, take
+from models.hardware.design import DesignBatch, macs_per_cycle_per_core, take
 from models.operators.gemm_constants import GemmConstants, gemm_constants
 from models.operators.smooth import smooth_excess, smooth_maximum
 from models.operators.tiling import (
     ACCUMULATOR_BYTES,
     LARGEST_SPLIT_TILE_ROWS,
-    SMALL_TILE_ELEMENTS,
     SPLITS,
     TILE_COLUMNS,
     TILE_ROWS,
@@ -266,9 +265,17 @@ def gemm_time_s(
     bandwidth = require_positive("memory_bandwidth_bytes_per_s", memory_bandwidth_bytes_per_s, "B/s").reshape(-1, 1)
     begin = used.kernel_start_cycles if kernel_start_cycles is None else np.asarray(kernel_start_cycles).reshape(-1, 1)
     start = np.asarray(start_s, dtype=np.float64)
-    memory_time_s = dram_bytes / (used.memory_efficiency_fraction * bandwidth)
+    memory_time_s = _memory_time_s(dram_bytes, bandwidth, used)
     busy_s = smooth_maximum(cycles / clock, memory_time_s, used.overlap_exponent)
     return np.asarray((start[:, None] if start.ndim == 1 else start) + begin / clock + busy_s)
+
+
+def _memory_time_s(dram_bytes: FloatArray, bandwidth: FloatArray, constants: GemmConstants) -> FloatArray:
+    """Time of a stream that takes a latency to reach its rate; a transfer shorter than that pays in proportion [s]."""
+    ramp = constants.memory_ramp_s
+    in_flight = bandwidth * ramp
+    lead_s = ramp * dram_bytes / (dram_bytes + in_flight) if ramp > 0 else 0.0
+    return np.asarray(dram_bytes / (constants.memory_efficiency_fraction * bandwidth) + lead_s)
 
 
 def kernel_start_cycles(designs: DesignBatch, constants: GemmConstants | None = None) -> FloatArray:
@@ -299,9 +306,11 @@ def issued_power_w(
     """
     Return the board power of issued work at the full clock, shape (n_designs, n_shapes) [W].
 
-    Energy grows with node and with the square of the clock, from the fitted joule per bf16 FLOP at 5 nm and
-    1.8 GHz; a FLOP of a format that runs r times as fast counts 1/r.
+    Energy grows with node and with the square of the clock, from the fitted joule per bf16 FLOP at 5 nm, 1.8 GHz
+    and 2048 multiply-accumulates a cycle and core; more of them share what a core fetches and issues. A FLOP of
+    a format that runs r times as fast counts 1/r.
     """
     used = constants or gemm_constants()
     scale = designs.node_nm / 5.0 * (designs.clock_hz / 1.8e9) ** 2
+    scale = scale * (2048.0 / macs_per_cycle_per_core(designs)) ** used.energy_array_exponent
     return np.asarray(used.energy_j_per_flop * scale[:, None] * issued_bf16_flop_per_s)

@@ -28,7 +28,9 @@ class GemmConstants:
     k_tile_elements: float
     l2_effective_ratio: float
     l2_hit_sharpness_exponent: float
+    memory_ramp_s: float
     energy_j_per_flop: float
+    energy_array_exponent: float
     operand_path_elements: float
 
 

@@ -95,7 +95,9 @@ def worth_trying(
     takes a choice away.
     """
     tiles = np.ceil(m / tile_rows) * np.ceil(n / tile_columns)
-    covers = ((m > tile_rows / 2) | (tile_rows == TILE_ROWS[0])) & ((n > tile_columns / 2) | (tile_columns == TILE_COLUMNS[0]))
+    covers = ((m > tile_rows / 2) | (tile_rows == TILE_ROWS[0])) & (
+        (n > tile_columns / 2) | (tile_columns == TILE_COLUMNS[0])
+    )
     if tile_rows * tile_columns < SMALL_TILE_ELEMENTS:
         covers &= tiles <= MOST_TILES_OF_SMALL_AREA
     if split > 1:

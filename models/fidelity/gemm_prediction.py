@@ -1,0 +1,137 @@
+"""Predicts measured GEMM rows with one set of constants: the operator's time plus what the source adds."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.checks import FloatArray
+from models.fidelity.gemm_rows import FORMAT_OF_DTYPE, OPERAND_BYTES, GemmRows
+from models.hardware.catalog import chip_designs
+from models.hardware.design import DesignBatch, peak_flop_per_s
+from models.operators.gemm import (
+    droop_slowdown,
+    effective_l2_bytes,
+    gemm_dram_bytes,
+    gemm_time_s,
+    issued_power_w,
+    kernel_start_cycles,
+    onchip_cycles,
+)
+from models.operators.gemm_constants import GemmConstants, gemm_constants
+from models.operators.roofline import roofline_time_s
+from models.tables import DATA, constants
+
+OUTPUT_BYTES = 2.0
+QUANTISATION_BYTES = 3.0
+"""One read in bf16 and one write in fp8, per element of the activations."""
+
+
+@dataclass(frozen=True)
+class SourceConstants:
+    """What the sources of data add to kernel time: start floors and activation quantisation."""
+
+    graph_replay_start_s: float
+    kernel_trace_start_s: float
+    host_timer_start_s: float
+    kernel_bench_start_s: float
+    fp8_quantisation_start_s: float
+    fp8_quantisation_passes_ratio: float
+    fp4_quantisation_start_s: float
+    fp4_quantisation_passes_ratio: float
+
+
+@functools.cache
+def source_constants(name: str = "gemm") -> SourceConstants:
+    """Return the source's constants of `models/data/constants/<name>.csv`."""
+    table = constants(name)
+    return SourceConstants(**{field.name: table[field.name] for field in dataclasses.fields(SourceConstants)})
+
+
+def constants_without(chip_id: str) -> str:
+    """Name of the constants that never saw a chip: a set of its own, or the global one that did not use it either."""
+    name = f"gemm_without_{chip_id}"
+    return name if (DATA / "constants" / f"{name}.csv").exists() else "gemm"
+
+
+def predicted_latency_s(rows: GemmRows, used: GemmConstants, added: SourceConstants) -> FloatArray:
+    """Return the latency of each row, shape (n_rows,) [s]."""
+    time_s = np.empty(len(rows.m))
+    for chip_id in np.unique(rows.chip.astype(str)):
+        for dtype in np.unique(rows.dtype[rows.chip == chip_id].astype(str)):
+            here = (rows.chip == chip_id) & (rows.dtype == dtype)
+            time_s[here] = _latency_s(rows.take(here), _design(chip_id, used), FORMAT_OF_DTYPE[dtype], used, added)
+    return time_s
+
+
+def roofline_latency_s(rows: GemmRows) -> FloatArray:
+    """Return the plain roofline of each row at data-sheet peaks, shape (n_rows,) [s]."""
+    time_s = np.empty(len(rows.m))
+    for chip_id in np.unique(rows.chip.astype(str)):
+        for dtype in np.unique(rows.dtype[rows.chip == chip_id].astype(str)):
+            here = (rows.chip == chip_id) & (rows.dtype == dtype)
+            m, n, k = rows.m[here], rows.n[here], rows.k[here]
+            number_format = FORMAT_OF_DTYPE[dtype]
+            element = OPERAND_BYTES[number_format]
+            design = chip_designs([chip_id])
+            peak = peak_flop_per_s(design, _rate_ratio(design, number_format))
+            moved = element * (n * k + m * k) + OUTPUT_BYTES * m * n
+            time_s[here] = roofline_time_s(2 * m * n * k, moved, peak, design.memory_bandwidth_bytes_per_s)[0]
+    return time_s
+
+
+@functools.cache
+def _chip_design(chip_id: str) -> DesignBatch:
+    return chip_designs([chip_id])
+
+
+def _design(chip_id: str, used: GemmConstants) -> DesignBatch:
+    """The chip with its inferred port, which scales with the fitted operand path of the constants in use."""
+    design = _chip_design(chip_id)
+    scale = gemm_constants().operand_path_elements / used.operand_path_elements
+    return dataclasses.replace(design, noc_bytes_per_cycle_per_core=design.noc_bytes_per_cycle_per_core * scale)
+
+
+def _rate_ratio(design: DesignBatch, number_format: str) -> float:
+    """Speed over bf16; a format without native rate is computed in bf16."""
+    if number_format == "bf16":
+        return 1.0
+    return float(getattr(design, f"{number_format}_rate_ratio")[0]) or 1.0
+
+
+def _latency_s(
+    rows: GemmRows, design: DesignBatch, number_format: str, used: GemmConstants, added: SourceConstants
+) -> FloatArray:
+    """Latency of rows of one chip and format, shape (n_rows,) [s]."""
+    m, n, k, one = rows.m, rows.n, rows.k, np.ones_like(rows.m)
+    element, ratio = OPERAND_BYTES[number_format], _rate_ratio(design, number_format)
+    kernels = design
+    if not rows.source.recent_kernels:
+        kernels = dataclasses.replace(design, bulk_async_copy=np.zeros(1))
+    cycles = onchip_cycles(kernels, m, n, k, element * one, ratio * one, used)
+    issued_flop_per_s = 2.0 * m * n * k / ratio * design.clock_hz[:, None] / cycles
+    cycles = cycles * droop_slowdown(issued_power_w(design, issued_flop_per_s, used) / design.tdp_w[:, None])
+    copies = np.clip(np.ceil(design.l2_bytes[:, None] / (n * k * element)), 1.0, rows.source.largest_rotation)
+    moved = gemm_dram_bytes(
+        effective_l2_bytes(design), m, n, k, element * one, element * one, OUTPUT_BYTES * one, copies, constants=used
+    )
+    start_s = getattr(added, rows.source.start) + _quantisation_s(rows, design, number_format, used, added)
+    return np.asarray(gemm_time_s(
+        cycles, moved, design.clock_hz, design.memory_bandwidth_bytes_per_s, start_s[None, :],
+        kernel_start_cycles(kernels, used), used,
+    )[0])  # fmt: skip
+
+
+def _quantisation_s(
+    rows: GemmRows, design: DesignBatch, number_format: str, used: GemmConstants, added: SourceConstants
+) -> FloatArray:
+    """Time of the dynamic quantisation of activations that a source includes, shape (n_rows,) [s]."""
+    if number_format == "bf16" or not rows.source.quantises:
+        return np.zeros_like(rows.m)
+    start_s = getattr(added, f"{number_format}_quantisation_start_s")
+    passes = getattr(added, f"{number_format}_quantisation_passes_ratio")
+    bandwidth = used.memory_efficiency_fraction * design.memory_bandwidth_bytes_per_s
+    return np.asarray(start_s + passes * QUANTISATION_BYTES * rows.m * rows.k / bandwidth)
