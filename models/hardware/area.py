@@ -128,6 +128,18 @@ def area_limits(designs: DesignBatch, technology: Technology | None = None) -> d
     }
 
 
+def area_violation_ratio(designs: DesignBatch, technology: Technology | None = None) -> dict[str, FloatArray]:
+    """Return the limits of `area_limits` as relative excess, at most 0 is feasible, shape (n_designs,) each [1]."""
+    used = technology or default_technology()
+    limits = area_limits(designs, used)
+    reticle_mm2 = used.constants["area"]["reticle_limit_mm2"]
+    offered_mm = (2.0 * designs.n_dies + 2.0) * np.sqrt(reticle_mm2) * used.constants["area"]["edge_usable_fraction"]
+    return {
+        "reticle": limits["reticle_excess_mm2"] / reticle_mm2,
+        "memory_edge": limits["edge_excess_mm"] / offered_mm,
+    }
+
+
 def area_interval_mm2(
     designs: DesignBatch, technology: Technology | None = None, coverage: float = 0.9
 ) -> tuple[FloatArray, FloatArray]:
