@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
+import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from models.architectures.fields import Fields
@@ -67,6 +69,9 @@ NAMES_IN_CHECKPOINT: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Where each module lies in a published checkpoint, below `model.layers.<i>.` (the head below nothing)."""
 
+WILDCARD_LIMIT = 64
+"""Most exclusion patterns that are not plain names."""
+
 NEVER_BY_DEFAULT = frozenset({"output_head", "moe_gate", "patch_embedding", "embedding"})
 """Modules that quantisers leave alone unless a target names them."""
 
@@ -123,38 +128,57 @@ def format_name(checkpoint: Checkpoint, bits: float) -> str:
 
 
 def unmatched_exclusions(checkpoint: Checkpoint, n_layers: int) -> tuple[str, ...]:
-    """Return the exclusion patterns that name no module this project knows."""
+    """Return the exclusion patterns that name no module this project knows, tables and norms aside."""
     names = [
         name if module == "output_head" else f"model.layers.{layer}.{name}"
         for module, known in NAMES_IN_CHECKPOINT.items()
         for name in known
         for layer in range(max(n_layers, 1))
     ]
-    return tuple(
-        p for p in checkpoint.excluded if "embed" not in p and "norm" not in p and not any(_names(p, n) for n in names)
-    )
+    pieces = {piece for name in names for piece in _pieces(name)}
+    patterns = [pattern for pattern in checkpoint.excluded if "embed" not in pattern and "norm" not in pattern]
+    matches = {p: p in pieces if _is_plain(p) else any(_names(p, name) for name in names) for p in patterns}
+    return tuple(pattern for pattern, matched in matches.items() if not matched)
 
 
-def _bits_of_names(checkpoint: Checkpoint, module: str, names: Iterable[str], plain: float) -> float:
-    names = list(names)
-    if any(_names(pattern, name) for pattern in checkpoint.excluded for name in names):
+def _bits_of_names(checkpoint: Checkpoint, module: str, names: Sequence[str], plain: float) -> float:
+    if any(_is_named(checkpoint.excluded, name) for name in names):
         return plain
     for stored in checkpoint.formats:
-        by_name = any(_names(target, name) for target in stored.targets for name in names)
+        by_name = any(_is_named(stored.targets, name) for name in names)
         if by_name or ("Linear" in stored.targets and module not in NEVER_BY_DEFAULT):
             return stored.bits_per_element
     return plain
 
 
+def _is_named(patterns: Sequence[str], name: str) -> bool:
+    """Whether any pattern names the module or something that contains it."""
+    plain, others = _sorted_patterns(tuple(patterns))
+    return bool(plain & _pieces(name)) or any(_names(pattern, name) for pattern in others)
+
+
+@functools.lru_cache(maxsize=64)
+def _sorted_patterns(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    plain = frozenset(pattern for pattern in patterns if _is_plain(pattern))
+    return plain, tuple(pattern for pattern in patterns if pattern not in plain)
+
+
+@functools.lru_cache(maxsize=65536)
+def _pieces(name: str) -> frozenset[str]:
+    """Runs of consecutive parts of a dotted name: what a pattern without wildcards may be."""
+    parts = name.split(".")
+    return frozenset(".".join(parts[i:j]) for i, j in itertools.combinations(range(len(parts) + 1), 2))
+
+
+def _is_plain(pattern: str) -> bool:
+    return not pattern.startswith("re:") and not any(letter in pattern for letter in "*?[")
+
+
 def _names(pattern: str, name: str) -> bool:
-    """Whether an exclusion pattern names a module or something that contains it."""
+    """Whether a pattern with wildcards, or a regular expression, names a module or something that contains it."""
     if pattern.startswith("re:"):
         return re.match(pattern[3:], name) is not None
-    parts, wanted = name.split("."), pattern.strip(".").split(".")
-    return any(
-        all(fnmatch.fnmatchcase(part, want) for part, want in zip(parts[start:], wanted, strict=False))
-        for start in range(len(parts) - len(wanted) + 1)
-    )
+    return any(fnmatch.fnmatchcase(piece, pattern) for piece in _pieces(name))
 
 
 def _excluded(fields: Fields) -> tuple[str, ...]:
@@ -163,11 +187,22 @@ def _excluded(fields: Fields) -> tuple[str, ...]:
     for pattern in patterns:
         if not isinstance(pattern, str):
             raise ValueError(f"{fields.path}: a module that is not converted must be a string, got {pattern!r}")
-        try:
-            re.compile(pattern[3:] if pattern.startswith("re:") else "")
-        except re.error as error:
-            raise ValueError(f"{fields.path}: pattern {pattern!r} is no regular expression: {error}") from None
-    return tuple(patterns)
+        if pattern.startswith("re:"):
+            _require_simple_expression(fields, pattern)
+    if sum(not _is_plain(pattern) for pattern in patterns) > WILDCARD_LIMIT:
+        raise ValueError(f"{fields.path} must have at most {WILDCARD_LIMIT} patterns with wildcards")
+    return tuple(pattern.strip(".") for pattern in patterns)
+
+
+def _require_simple_expression(fields: Fields, pattern: str) -> None:
+    """Refuse an expression that is wrong, or that could take exponential time on a crafted name."""
+    try:
+        re.compile(pattern[3:])
+    except re.error as error:
+        raise ValueError(f"{fields.path}: pattern {pattern!r} is no regular expression: {error}") from None
+    repeats = len(re.findall(r"[*+{]", pattern))
+    if len(pattern) > 300 or repeats > 4 or re.search(r"\)[*+{]", pattern):
+        raise ValueError(f"{fields.path}: pattern {pattern!r} must have at most 4 repetitions and none of a group")
 
 
 Formats = tuple[tuple[StoredFormat, ...], tuple[str, ...]]
@@ -176,12 +211,9 @@ Formats = tuple[tuple[StoredFormat, ...], tuple[str, ...]]
 def _fp8(fields: Fields) -> Formats:
     fields.text("fmt", default="e4m3")
     fields.text("activation_scheme", default="dynamic")
-    block = fields.items("weight_block_size")
-    if not block:
+    if not fields.items("weight_block_size"):
         return (StoredFormat("fp8", 8.0),), ()
-    if len(block) != 2 or any(isinstance(b, bool) or not isinstance(b, int) or b < 1 for b in block):
-        raise ValueError(f"{fields.path}.weight_block_size must be two positive whole numbers, got {block}")
-    return (StoredFormat("fp8", 8.0 + SCALE_BITS["fp32"] / (block[0] * block[1])),), ()
+    return (StoredFormat("fp8", 8.0 + SCALE_BITS["fp32"] / _block_elements(fields, "weight_block_size")),), ()
 
 
 def _awq(fields: Fields) -> Formats:
@@ -219,8 +251,8 @@ def _compressed_tensors(fields: Fields) -> Formats:
 def _compressed_group(fields: Fields) -> StoredFormat:
     targets = tuple(str(target) for target in fields.items("targets")) or ("Linear",)
     fields.raw("input_activations"), fields.raw("output_activations"), fields.raw("format")
-    fields.require_all_understood()
     weights = fields.object("weights")
+    fields.require_all_understood()
     bits, kind = weights.size("num_bits", maximum=16), weights.text("type", default="int")
     require_known(f"{weights.path}.type", kind, ("int", "float"))
     strategy = weights.text("strategy", default="tensor")
@@ -231,8 +263,7 @@ def _compressed_group(fields: Fields) -> StoredFormat:
     if strategy in ("group", "tensor_group"):
         overhead = _overhead(scale + zero_bits, _group_size(weights, "group_size"))
     elif strategy == "block":
-        block = weights.items("block_structure", 2)
-        overhead = scale / (block[0] * block[1])
+        overhead = scale / _block_elements(weights, "block_structure")
     for key in ("group_size", "block_structure", "scale_dtype", "zp_dtype"):
         weights.raw(key)
     weights.require_all_understood()
@@ -260,6 +291,13 @@ def _modelopt(fields: Fields) -> Formats:
     if algorithm == "NVFP4":
         return (StoredFormat("nvfp4", 4 + SCALE_BITS["fp8"] / (group or 16)),), ()
     return (StoredFormat("int4", 4 + SCALE_BITS["fp16"] / (group or 128)),), ()
+
+
+def _block_elements(fields: Fields, key: str) -> int:
+    block = fields.items(key)
+    if len(block) != 2 or any(isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in block):
+        raise ValueError(f"{fields.path}.{key} must be two positive whole numbers, got {block}")
+    return int(block[0] * block[1])
 
 
 def _group_size(fields: Fields, *keys: str) -> int:

@@ -164,8 +164,8 @@ def read_layer_table(path: Path) -> ConvLayers:
     read = [_layer(row, f"{path.name} line {line}") for line, row in rows]
     names = tuple(row.get("name") or f"layer {index}" for index, (_, row) in enumerate(rows))
     stated = [float(row["params"]) if row.get("params", "").isdigit() else np.nan for _, row in rows]
-    columns = np.asarray(read, dtype=np.float64).T
-    layers = ConvLayers(names, *columns, np.asarray(stated))
+    columns = dict(zip((*REQUIRED, *OPTIONAL), np.asarray(read, dtype=np.float64).T, strict=True))
+    layers = ConvLayers(names=names, parameters=np.asarray(stated), **columns)
     for column in CHECKED:
         _require_as_stated(path.name, column, rows, getattr(layers, column))
     return layers

@@ -102,9 +102,7 @@ def pattern_of_layers(fields: Fields, n_layers: int, kinds: tuple[str, ...]) -> 
     return types
 
 
-def windows_from_types(
-    fields: Fields, n_layers: int, window: int, default: Callable[[int], bool]
-) -> Windows:
+def windows_from_types(fields: Fields, n_layers: int, window: int, default: Callable[[int], bool]) -> Windows:
     """Return one window per layer, sliding where `layer_types` says so, else where `default(layer)` does."""
     types = pattern_of_layers(fields, n_layers, ("full_attention", "sliding_attention"))
     slides = [kind == "sliding_attention" for kind in types] or [default(layer) for layer in range(n_layers)]
@@ -198,10 +196,7 @@ def interleaved(fields: Fields, n_layers: int) -> FeedForwards:
     named = fields.items("moe_layers")
     experts = Experts(n_experts, top_k, width, shared_intermediate_size=width)
     sparse = [layer in named if named else (layer + 1) % step == 0 for layer in range(n_layers)]
-    if all(sparse):
-        fields.raw("intermediate_size_mlp")
-        return (experts,) * n_layers
-    dense_part = FeedForward(fields.size("intermediate_size_mlp"))
+    dense_part = FeedForward(fields.size("intermediate_size_mlp", default=1 if all(sparse) else None))
     return tuple(experts if is_sparse else dense_part for is_sparse in sparse)
 
 

@@ -99,8 +99,8 @@ def read_nemotron_h(fields: Fields, name: str, checkpoint: Checkpoint) -> Networ
         fields.flag("use_conv_bias", True),
     )  # fmt: skip
     fields.size("expand", default=2), fields.flag("use_bias", False), fields.text("mamba_hidden_act", default="silu")
-    fields.size("attention_head_dim", "head_dim", default=128)
-    attention = read_attention(fields, hidden, Traits(full_only, LLAMA.feed_forwards, default_head_dim=128))
+    head_dim = fields.size("attention_head_dim", "head_dim", default=128)
+    attention = read_attention(fields, hidden, Traits(full_only, LLAMA.feed_forwards, default_head_dim=head_dim))
     part = FeedForward(fields.size("intermediate_size"), gated=False, bias=fields.flag("mlp_bias", False))
     kinds = {
         "M": Layer(mixer, None, n_norms=1),

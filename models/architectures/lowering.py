@@ -22,7 +22,7 @@ from models.architectures.lowered import (
 )
 from models.architectures.network import Attention, Experts, FeedForward, Latent, Layer, Network, StateMixer
 
-MergedOperator = TypeVar("MergedOperator", LinearOperator, VectorOperator)
+MergedOperator = TypeVar("MergedOperator", LinearOperator, AttentionOperator, StateOperator, VectorOperator)
 
 Operator = LinearOperator | AttentionOperator | StateOperator | VectorOperator
 
@@ -59,8 +59,8 @@ def lower(network: Network) -> LoweredNetwork:
     return LoweredNetwork(
         name=network.name,
         linears=linears,
-        attentions=tuple(operator for operator in operators if isinstance(operator, AttentionOperator)),
-        states=tuple(operator for operator in operators if isinstance(operator, StateOperator)),
+        attentions=_merged([operator for operator in operators if isinstance(operator, AttentionOperator)]),
+        states=_merged([operator for operator in operators if isinstance(operator, StateOperator)]),
         vectors=_merged([operator for operator in operators if isinstance(operator, VectorOperator)]),
         n_layers=network.n_layers,
         hidden_size=network.hidden_size,
@@ -250,9 +250,7 @@ def _attention_small_parameters(attention: Attention) -> float:
     heads = attention.n_heads + attention.n_kv_heads
     norms = {"head": 2, "width": heads}.get(attention.qk_norm, 0) * attention.head_dim_qk
     latent = attention.latent.q_rank + attention.latent.kv_rank if attention.latent else 0
-    return float(
-        norms + latent + attention.sinks * attention.n_heads + attention.relative_buckets * attention.n_heads
-    )
+    return float(norms + latent + attention.sinks * attention.n_heads + attention.relative_buckets * attention.n_heads)
 
 
 def _n_parts(layer: Layer) -> int:

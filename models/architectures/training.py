@@ -274,7 +274,7 @@ def _data_collectives(
 
 
 def _optimizer_bytes(chip: LoweredNetwork, plan: TrainingPlan, recipe: TrainingRecipe) -> float:
-    """Traffic of one Adam update on one chip: gradient read, master and moments read and written, weight written [B]."""
+    """Traffic of one Adam update: gradient read, master and moments read and written, weight written [B]."""
     updated = chip.n_parameters / (plan.data_parallel if plan.zero_stage >= 1 else 1)
     master_bits = recipe.master_bits or recipe.weight_bits
     written_bits = recipe.weight_bits if recipe.master_bits else 0.0
