@@ -8,7 +8,7 @@ import numpy as np
 
 from models.checks import FloatArray
 from models.evaluation import Figures, ScenarioEvaluation
-from models.hardware.area import area_violation_ratio, die_area_mm2
+from models.hardware.area import area_limits, die_area_mm2
 from models.hardware.cost import electricity_usd_per_j, unit_cost_usd, usd_per_s
 from models.hardware.design import DesignBatch
 from models.hardware.energy import energy_per_access
@@ -70,4 +70,4 @@ def evaluate(
 
 def chip_limits(cost: DesignBatch) -> dict[str, FloatArray]:
     """Relative excess over the limits that physics sets for every chip, shape (n_designs, 1) each."""
-    return {name: values[:, None] for name, values in area_violation_ratio(cost).items()}
+    return {name: values[:, None] for name, values in area_limits(cost).items()}

@@ -47,8 +47,13 @@ class FactorTables:
         designs: DesignBatch,
         fields: Sequence[str],
         build: Callable[[DesignBatch], FloatArray],
+        columns: IntArray | None = None,
     ) -> FloatArray:
-        """Return one row per design, shape (n_designs, width), building those whose key is new."""
+        """
+        Return one row per design, shape (n_designs, width), building those whose key is new.
+
+        With `columns` of shape (n_designs, n_wanted) only those entries of each row are returned.
+        """
         keys = np.ascontiguousarray(np.stack([getattr(designs, field) for field in fields], axis=1))
         packed = [key.tobytes() for key in keys]
         position = self._position.setdefault(name, {})
@@ -57,7 +62,8 @@ class FactorTables:
             built = build(take(designs, list(missing.values())))
             self._append(name, list(missing), built, packed)
         position = self._position[name]
-        return self._rows[name][[position[key] for key in packed]]
+        index = np.array([position[key] for key in packed])
+        return self._rows[name][index] if columns is None else self._rows[name][index[:, None], columns]
 
     def _append(self, name: Hashable, keys: list[bytes], built: FloatArray, wanted: list[bytes]) -> None:
         """Store new rows, growing by doubling; a table that is full keeps only what is wanted now."""

@@ -46,6 +46,9 @@ CYCLE_FIELDS = (
     *(f"{name}_rate_ratio" for name in RATE_CLASSES),
 )  # fmt: skip
 CACHE_FIELDS = ("l2_bytes", "l2_halves")
+
+Columns = Mapping[str, FloatArray]
+"""Sizes of a term: arrays of shape (n_columns,), or (n_designs, n_kept) where each design has its own."""
 DEQUANTISED_ROWS = 256
 """Rows of a GEMM that share one conversion of the weights: the tallest tile that keeps them on chip."""
 SOFTMAX_OPS_PER_SCORE = 4
@@ -78,7 +81,7 @@ class Term:
     count: FloatArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepProgram:
     """Terms of one step, the number of alternatives they are indexed by, and the host time around them [s]."""
 
@@ -132,7 +135,12 @@ def step_program(terms: Iterable[Term], overhead_s: float) -> StepProgram:
 
 
 def run_step(
-    program: StepProgram, designs: DesignBatch, tables: FactorTables, *, keep_terms: bool = False
+    program: StepProgram,
+    designs: DesignBatch,
+    tables: FactorTables,
+    *,
+    alternatives: IntArray | None = None,
+    keep_terms: bool = False,
 ) -> StepActivity:
     """
     Return time and activity of the step on each design and alternative, at the highest clock.
@@ -140,67 +148,87 @@ def run_step(
     Parameters
     ----------
     program : StepProgram
-        The step, compiled for `n_alternatives` alternatives.
+        The step, compiled for n_alternatives alternatives.
     designs : DesignBatch
         The performance batch of the two-batch contract.
     tables : FactorTables
         Shared rows; the same object may serve many calls.
+    alternatives : array of shape (n_designs, n_kept), optional
+        Alternatives of each design that are wanted; all of them where left out.
     keep_terms : bool
         Keep every term's own activity, for explanations.
 
     Returns
     -------
     StepActivity
-        Arrays of shape (n_designs, n_alternatives).
+        Arrays of shape (n_designs, n_alternatives) or (n_designs, n_kept).
     """
     promoted, inverse = native_signature(designs)
     if len(promoted) == 1:
-        return _run(program, designs, promoted[0], tables, keep_terms)
+        return _run(program, designs, promoted[0], tables, alternatives, keep_terms)
     parts = [np.flatnonzero(inverse == i) for i in range(len(promoted))]
-    runs = [_run(program, take(designs, p), promoted[i], tables, keep_terms) for i, p in enumerate(parts)]
+    runs = [
+        _run(program, take(designs, p), classes, tables, None if alternatives is None else alternatives[p], keep_terms)
+        for p, classes in zip(parts, promoted, strict=True)
+    ]
     return _join(runs, np.argsort(np.concatenate(parts), kind="stable"))
 
 
 def _run(
-    program: StepProgram, designs: DesignBatch, promoted: IntArray, tables: FactorTables, keep_terms: bool
+    program: StepProgram,
+    designs: DesignBatch,
+    promoted: IntArray,
+    tables: FactorTables,
+    alternatives: IntArray | None,
+    keep_terms: bool,
 ) -> StepActivity:
     """Run all terms on designs that share their native classes, and add them up."""
-    shape = (designs.n_designs, program.n_alternatives)
+    shape = (designs.n_designs, program.n_alternatives if alternatives is None else alternatives.shape[1])
     time_s, dram, vector, link = (np.zeros(shape) for _ in range(4))
     time_s += program.overhead_s
     macs: dict[str, FloatArray] = {}
     kept: dict[str, TermActivity] = {}
-    gemms = _gemm_activities(program, designs, promoted, tables)
+    gemms = _gemm_activities(program, designs, promoted, tables, alternatives)
     for each in program.terms:
-        activity = next(gemms) if each.kind == "gemm" else _RUN[each.kind](each, designs, promoted)
-        spread = _spread(activity, each)
-        time_s += spread.time_s
-        dram += spread.dram_bytes
-        vector += spread.vector_ops
-        link += spread.link_bytes
-        for name, values in spread.macs.items():
+        if each.kind == "gemm":
+            activity = next(gemms)
+        else:
+            wanted = None if alternatives is None else each.index[alternatives]
+            columns = each.columns if wanted is None else {name: v[wanted] for name, v in each.columns.items()}
+            activity = _RUN[each.kind](each.op, columns, designs, promoted)
+        counted = _counted(activity, each, alternatives)
+        time_s += counted.time_s
+        dram += counted.dram_bytes
+        vector += counted.vector_ops
+        link += counted.link_bytes
+        for name, values in counted.macs.items():
             macs[name] = macs.get(name, 0.0) + values
         if keep_terms:
-            kept[each.name] = spread
+            kept[each.name] = counted
     full = {name: np.broadcast_to(values, shape) for name, values in macs.items()}
     return StepActivity(time_s, full, dram, vector, link, kept)
 
 
-def _spread(activity: TermActivity, each: Term) -> TermActivity:
-    """Carry columns to alternatives and multiply with the count."""
+def _counted(activity: TermActivity, each: Term, alternatives: IntArray | None) -> TermActivity:
+    """Carry columns to alternatives (where all are wanted) and multiply with the count."""
+    count = each.count if alternatives is None else each.count[alternatives]
 
-    def spread(values: FloatArray) -> FloatArray:
-        return values[..., each.index] * each.count
+    def counted(values: FloatArray) -> FloatArray:
+        return (values[..., each.index] if alternatives is None else values) * count
 
     return TermActivity(
-        spread(activity.time_s), spread(activity.compute_s), spread(activity.memory_s),
-        {name: spread(values) for name, values in activity.macs.items()},
-        spread(activity.dram_bytes), spread(activity.vector_ops), spread(activity.link_bytes),
+        counted(activity.time_s), counted(activity.compute_s), counted(activity.memory_s),
+        {name: counted(values) for name, values in activity.macs.items()},
+        counted(activity.dram_bytes), counted(activity.vector_ops), counted(activity.link_bytes),
     )  # fmt: skip
 
 
 def _gemm_activities(
-    program: StepProgram, designs: DesignBatch, promoted: IntArray, tables: FactorTables
+    program: StepProgram,
+    designs: DesignBatch,
+    promoted: IntArray,
+    tables: FactorTables,
+    alternatives: IntArray | None,
 ) -> Iterator[TermActivity]:
     """All GEMM terms at once: one table look-up and one time formula for the columns of the whole step."""
     columns = program.gemm_columns
@@ -209,36 +237,50 @@ def _gemm_activities(
     asked = columns["rate_class"].astype(np.int64)
     computed = promoted[asked]
     conversions = columns["dequant_ops"] + (computed != asked)
+    runs = columns["instances"]
     vector_ops = conversions * columns["n"] * columns["k"] * np.ceil(columns["m"] / DEQUANTISED_ROWS)
+    macs = columns["m"] * columns["n"] * columns["k"] * runs
+    ids = None if alternatives is None else _wanted_columns(program, alternatives)
     cycles = tables.rows(
-        (id(program), "cycles"), designs, CYCLE_FIELDS, lambda missing: _cycles(columns, computed, missing)
+        (program, "cycles"), designs, CYCLE_FIELDS, lambda missing: _cycles(columns, computed, missing), ids
     )
-    dram = tables.rows((id(program), "dram"), designs, CACHE_FIELDS, lambda missing: _gemm_dram(columns, missing))
-    lanes = (designs.vector_lanes_per_core * designs.n_cores)[:, None]
-    cycles = cycles + vector_ops / lanes
+    dram = tables.rows(
+        (program, "dram"), designs, CACHE_FIELDS, lambda missing: _gemm_dram(columns, missing), ids
+    )
+    if ids is not None:
+        vector_ops, macs, runs, computed = vector_ops[ids], macs[ids], runs[ids], computed[ids]
+    cycles = cycles + vector_ops / (designs.vector_lanes_per_core * designs.n_cores)[:, None]
     memory_s = dram / designs.memory_bandwidth_bytes_per_s[:, None]
     time_s = gemm_time_s(
         cycles, dram, designs.clock_hz, designs.memory_bandwidth_bytes_per_s,
         constants("launch")["kernel_launch_s"], kernel_start_cycles(designs),
     )  # fmt: skip
-    macs = columns["m"] * columns["n"] * columns["k"]
+    compute_s = cycles / designs.clock_hz[:, None]
+    classes = np.unique(computed)
     start = 0
     for each in (t for t in program.terms if t.kind == "gemm"):
-        part = slice(start, start + len(each.columns["m"]))
+        width = len(each.columns["m"]) if alternatives is None else alternatives.shape[1]
+        part = slice(start, start + width)
         start = part.stop
-        runs = columns["instances"][part]
+        times = runs[..., part]
         yield TermActivity(
-            time_s[:, part] * runs,
-            (cycles[:, part] / designs.clock_hz[:, None]) * runs,
-            memory_s[:, part] * runs,
-            {
-                RATE_CLASSES[code]: (macs[part] * runs * (computed[part] == code))[None, :]
-                for code in np.unique(computed[part])
-            },
-            dram[:, part] * runs,
-            (vector_ops[part] * runs)[None, :],
-            np.zeros((1, len(runs))),
+            time_s[:, part] * times,
+            compute_s[:, part] * times,
+            memory_s[:, part] * times,
+            {RATE_CLASSES[code]: np.atleast_2d(macs[..., part] * (computed[..., part] == code)) for code in classes},
+            dram[:, part] * times,
+            np.atleast_2d(vector_ops[..., part] * times),
+            np.zeros((1, width)),
         )
+
+
+def _wanted_columns(program: StepProgram, alternatives: IntArray) -> IntArray:
+    """Columns of all GEMM terms for the wanted alternatives, term after term, (n_designs, n_terms x n_kept)."""
+    start, ids = 0, []
+    for each in (t for t in program.terms if t.kind == "gemm"):
+        ids.append(start + each.index[alternatives])
+        start += len(each.columns["m"])
+    return np.concatenate(ids, axis=1)
 
 
 def _cycles(columns: Mapping[str, FloatArray], computed: IntArray, designs: DesignBatch) -> FloatArray:
@@ -259,99 +301,108 @@ def _gemm_dram(columns: Mapping[str, FloatArray], designs: DesignBatch) -> Float
     )  # fmt: skip
 
 
-def _attention_activity(each: Term, designs: DesignBatch, promoted: IntArray) -> TermActivity:
-    """One attention operator, decode (one query per sequence) or prefill (a causal prompt)."""
-    c = each.columns
-    heads = (c["n_heads"], c["n_kv_heads"], c["head_dim_qk"], c["head_dim_v"])
-    if each.kind == "decode":
-        queries, keys = np.ones_like(c["tokens"]), c["tokens"]
-        time_s = attention_decode_time_s(
-            designs, c["batch"], c["tokens"], *heads, c["kv_bytes_per_element"], c["kv_elements_per_token"]
-        )
-    else:
-        queries, keys = c["tokens"], mean_keys(c["tokens"], 0.0, True, float(c["window_tokens"].max()))
-        time_s = attention_prefill_time_s(
-            designs, c["batch"], c["tokens"], 0.0, *heads, c["kv_bytes_per_element"],
-            window_tokens=float(c["window_tokens"].max()),
-        )  # fmt: skip
-    flop = attention_flop(c["batch"], queries, keys, c["n_heads"], c["head_dim_qk"], c["head_dim_v"])
-    traffic = attention_bytes(
-        c["batch"], queries, c["tokens"], c["n_heads"], c["head_dim_qk"], c["head_dim_v"],
+def _decode_activity(op: str, c: Columns, designs: DesignBatch, promoted: IntArray) -> TermActivity:
+    """One attention operator with one query per sequence over its cache."""
+    time_s = attention_decode_time_s(
+        designs, c["batch"], c["tokens"], c["n_heads"], c["n_kv_heads"], c["head_dim_qk"], c["head_dim_v"],
         c["kv_bytes_per_element"], c["kv_elements_per_token"],
     )  # fmt: skip
-    zero = np.zeros((1, len(flop)))
+    return _attention_activity(c, designs, time_s, np.ones_like(c["tokens"]), c["tokens"])
+
+
+def _prefill_activity(op: str, c: Columns, designs: DesignBatch, promoted: IntArray) -> TermActivity:
+    """One attention operator over causal prompts."""
+    window = float(c["window_tokens"].max())
+    time_s = attention_prefill_time_s(
+        designs, c["batch"], c["tokens"], 0.0, c["n_heads"], c["n_kv_heads"], c["head_dim_qk"], c["head_dim_v"],
+        c["kv_bytes_per_element"], window_tokens=window,
+    )  # fmt: skip
+    return _attention_activity(c, designs, time_s, c["tokens"], mean_keys(c["tokens"], 0.0, True, window))
+
+
+def _attention_activity(
+    c: Columns, designs: DesignBatch, time_s: FloatArray, queries: FloatArray, keys: FloatArray
+) -> TermActivity:
+    """Work and traffic of an attention operator whose time is known."""
+    flop = np.atleast_2d(attention_flop(c["batch"], queries, keys, c["n_heads"], c["head_dim_qk"], c["head_dim_v"]))
+    traffic = np.atleast_2d(
+        attention_bytes(
+            c["batch"], queries, c["tokens"], c["n_heads"], c["head_dim_qk"], c["head_dim_v"],
+            c["kv_bytes_per_element"], c["kv_elements_per_token"],
+        )
+    )  # fmt: skip
     return TermActivity(
         time_s,
         flop / peak_flop_per_s(designs)[:, None],
         traffic / designs.memory_bandwidth_bytes_per_s[:, None],
-        {"bf16": flop[None, :] / 2.0},
-        traffic[None, :],
-        SOFTMAX_OPS_PER_SCORE * (c["batch"] * queries * keys * c["n_heads"])[None, :],
+        {"bf16": flop / 2.0},
+        traffic,
+        np.atleast_2d(SOFTMAX_OPS_PER_SCORE * c["batch"] * queries * keys * c["n_heads"]),
+        np.zeros_like(traffic),
+    )
+
+
+def _expert_activity(op: str, c: Columns, designs: DesignBatch, promoted: IntArray) -> TermActivity:
+    """All routed expert MLPs of a layer on the busiest chip; the rate is that of each column's class."""
+    computed = promoted[c["rate_class"].astype(np.int64)]
+    rates = rate_ratios(designs)
+    rate = rates[:, computed] if computed.ndim == 1 else np.take_along_axis(rates, computed, axis=1)
+    time_s = expert_mlp_time_s(
+        designs, c["tokens"], c["hidden"], c["inter"], c["n_experts"], c["top_k"],
+        expert_parallel=c["expert_parallel"], weight_bytes_per_element=c["weight_bytes"], matrix_rate_ratio=rate,
+        zipf_exponent=c["zipf_exponent"], gated=op == "gated",
+    )  # fmt: skip
+    matrices = 3.0 if op == "gated" else 2.0
+    macs = c["tokens"] * c["top_k"] / c["expert_parallel"] * matrices * c["hidden"] * c["inter"]
+    touched = expected_distinct_experts(c["n_experts"], c["top_k"], c["tokens"], c["zipf_exponent"])
+    traffic = np.atleast_2d(touched / c["expert_parallel"] * matrices * c["hidden"] * c["inter"] * c["weight_bytes"])
+    zero = np.zeros_like(traffic)
+    return TermActivity(
+        time_s,
+        2.0 * macs / (peak_flop_per_s(designs)[:, None] * rate),
+        traffic / designs.memory_bandwidth_bytes_per_s[:, None],
+        {RATE_CLASSES[code]: np.atleast_2d(macs * (computed == code)) for code in np.unique(computed)},
+        traffic,
+        zero,
         zero,
     )
 
 
-def _expert_activity(each: Term, designs: DesignBatch, promoted: IntArray) -> TermActivity:
-    """All routed expert MLPs of a layer on the busiest chip; columns of one class share one rate per design."""
-    c = each.columns
-    computed = promoted[c["rate_class"].astype(np.int64)]
-    time_s = np.empty((designs.n_designs, len(computed)))
-    sizes = [c[name] for name in ("tokens", "hidden", "inter", "n_experts", "top_k")]
-    for code in np.unique(computed):
-        part = computed == code
-        time_s[:, part] = expert_mlp_time_s(
-            designs, *[size[part] for size in sizes], expert_parallel=c["expert_parallel"][part],
-            weight_bytes_per_element=c["weight_bytes"][part], matrix_rate_ratio=rate_ratios(designs)[:, code],
-            zipf_exponent=c["zipf_exponent"][part], gated=each.op == "gated",
-        )  # fmt: skip
-    matrices = 3.0 if each.op == "gated" else 2.0
-    macs = c["tokens"] * c["top_k"] / c["expert_parallel"] * matrices * c["hidden"] * c["inter"]
-    touched = expected_distinct_experts(c["n_experts"], c["top_k"], c["tokens"], c["zipf_exponent"])
-    traffic = touched / c["expert_parallel"] * matrices * c["hidden"] * c["inter"] * c["weight_bytes"]
-    by_class = {RATE_CLASSES[code]: (macs * (computed == code))[None, :] for code in np.unique(computed)}
-    peak = peak_flop_per_s(designs)[:, None] * rate_ratios(designs)[:, computed]
-    zero = np.zeros((1, len(macs)))
-    return TermActivity(
-        time_s, 2.0 * macs / peak, traffic / designs.memory_bandwidth_bytes_per_s[:, None],
-        by_class, traffic[None, :], zero, zero,
-    )  # fmt: skip
-
-
-def _vector_activity(each: Term, designs: DesignBatch, promoted: IntArray) -> TermActivity:
+def _vector_activity(op: str, c: Columns, designs: DesignBatch, promoted: IntArray) -> TermActivity:
     """Elementwise work on the vector lanes."""
-    elements, moved = each.columns["elements"], each.columns["bytes_moved"]
+    elements, moved = np.atleast_2d(c["elements"]), np.atleast_2d(c["bytes_moved"])
     lanes_per_s = designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
     return TermActivity(
-        elementwise_time_s(designs, each.op, elements, moved, rows=each.columns["rows"]),
+        elementwise_time_s(designs, op, c["elements"], c["bytes_moved"], rows=c["rows"]),
         elements / lanes_per_s[:, None],
         moved / designs.memory_bandwidth_bytes_per_s[:, None],
         {},
-        moved[None, :],
-        elements[None, :],
-        np.zeros((1, len(elements))),
+        moved,
+        elements,
+        np.zeros_like(moved),
     )
 
 
-def _collective_activity(each: Term, designs: DesignBatch, promoted: IntArray) -> TermActivity:
+def _collective_activity(op: str, c: Columns, designs: DesignBatch, promoted: IntArray) -> TermActivity:
     """Communication between chips; its bytes cross the links once per chip."""
-    n_chips, message = each.columns["n_chips"], each.columns["message_bytes"]
-    leaves_node = each.columns["scale_out"].max() > 0
+    leaves_node = c["scale_out"].max() > 0
     time_s = collective_time_s(
-        each.op,
-        n_chips,
-        message,
+        op,
+        c["n_chips"],
+        c["message_bytes"],
         designs.scale_out_bytes_per_s if leaves_node else designs.scale_up_bytes_per_s,
         designs.memory_bandwidth_bytes_per_s,
         host_bytes_per_s=designs.host_bytes_per_s,
     )
-    zero = np.zeros((1, len(message)))
-    return TermActivity(time_s, zero, zero, {}, zero, zero, wire_bytes(each.op, n_chips, message)[None, :])
+    wire = np.atleast_2d(wire_bytes(op, c["n_chips"], c["message_bytes"]))
+    zero = np.zeros_like(wire)
+    return TermActivity(time_s, zero, zero, {}, zero, zero, wire)
 
 
-_RUN: Mapping[str, Callable[[Term, DesignBatch, IntArray], TermActivity]] = {
+_RUN: Mapping[str, Callable[[str, Columns, DesignBatch, IntArray], TermActivity]] = {
     "experts": _expert_activity,
-    "decode": _attention_activity,
-    "prefill": _attention_activity,
+    "decode": _decode_activity,
+    "prefill": _prefill_activity,
     "vector": _vector_activity,
     "collective": _collective_activity,
 }
