@@ -173,7 +173,7 @@ def _prefill_cycles_per_key(
     matrix = (d_qk + d_v) / (macs * c["prefill_matrix_efficiency_fraction"])
     lanes = np.sqrt(per_design(designs.vector_lanes_per_core, d_qk) / LANES_REFERENCE)
     vector = c["prefill_softmax_cycles_per_score"] / lanes
-    return c["prefill_tile_rows"] * smooth_maximum(matrix, vector, OVERLAP_EXPONENT)
+    return np.asarray(c["prefill_tile_rows"] * smooth_maximum(matrix, vector, OVERLAP_EXPONENT))
 
 
 def attention_decode_time_s(

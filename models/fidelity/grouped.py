@@ -1,0 +1,86 @@
+"""From predictions of rows to one report per group, device and number format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.checks import FloatArray
+from models.fidelity.report import GroupReport, error_statistics
+from models.fidelity.rows import MeasuredRows, StringArray
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What separates the rows of a table, each of shape (n_rows,)."""
+
+    group: NDArray[np.str_]
+    chip_id: StringArray
+    dtype: NDArray[np.str_]
+
+
+def left_out_prediction(
+    predicted: FloatArray,
+    chip_ids: StringArray,
+    without: Callable[[str], Mapping[str, float] | None],
+    predict: Callable[[Mapping[str, float]], FloatArray],
+) -> FloatArray:
+    """
+    Return, for the rows of each chip, the prediction of the constants that never saw it, shape (n_rows,).
+
+    Rows of chips that no fit has seen keep the prediction of the global constants.
+    """
+    left_out = predicted.copy()
+    for chip_id in np.unique(chip_ids):
+        values = without(str(chip_id))
+        if values is not None:
+            rows = chip_ids == chip_id
+            left_out[rows] = predict(values)[rows]
+    return left_out
+
+
+def grouped_reports(
+    rows: MeasuredRows,
+    labels: Labels,
+    measured: FloatArray,
+    predicted: FloatArray,
+    roofline: FloatArray,
+    left_out: FloatArray,
+    *,
+    quantity: str = "latency",
+    interval_ratio: FloatArray | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> list[GroupReport]:
+    """
+    Return one report per (group, device string, format), in sorted order.
+
+    `interval_ratio` of shape (n_rows,) spans the stated 90 % interval predicted / x .. predicted * x.
+    """
+    table = rows.file.removesuffix(".csv")
+    keys = np.array([labels.group, labels.chip_id, labels.dtype])
+    reports = []
+    for group, chip_id, dtype in sorted({(str(a), str(b), str(c)) for a, b, c in keys.T}):
+        own = (labels.group == group) & (labels.chip_id == chip_id) & (labels.dtype == dtype)
+        span = None
+        if interval_ratio is not None:
+            span = (predicted[own] / interval_ratio[own], predicted[own] * interval_ratio[own])
+        statistics = error_statistics(
+            predicted[own], measured[own], roofline=roofline[own], left_out=left_out[own], interval=span
+        )
+        reports.append(
+            GroupReport(
+                table=table,
+                group=group,
+                device=chip_id,
+                dtype=dtype,
+                quantity=quantity,
+                constants="global",
+                rows=int(own.sum()),
+                note=(notes or {}).get(group, ""),
+                **statistics,  # type: ignore[arg-type]
+            )
+        )
+    return reports
