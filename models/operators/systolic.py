@@ -71,5 +71,5 @@ def pipelined_folds(
 ) -> FloatArray:
     """Cycles of `folds` passes: each a load, a stream and a skew, of which `overlap` hides all but the longest."""
     exposed = folds * (stream + load + skew)
-    hidden = folds * np.maximum(stream, load) + load + skew
+    hidden = stream + (folds - 1.0) * np.maximum(stream, load) + load + skew
     return np.asarray((1.0 - overlap) * exposed + overlap * hidden, dtype=np.float64)

@@ -9,7 +9,6 @@ import numpy as np
 from models.checks import BoolArray, FloatArray
 from models.hardware.design import DesignBatch, Stationarity
 from models.operators.gemm_constants import GemmConstants
-from models.operators.systolic import pipelined_folds
 
 ACCUMULATOR_BYTES = 4.0
 TILE_ROWS = (16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -63,7 +62,7 @@ def tile_cost(designs: DesignBatch, tile_rows: int, tile_columns: int, constants
     array waits for the next weights, which is why one row uses 1/rows of such an array. Input stationary is its
     mirror. A design may use a part of its array, so fill and drain follow the part that the tile covers.
     """
-    overlap = np.full(designs.n_designs, constants.fold_overlap_fraction)
+    overlap = constants.fold_overlap_fraction
     arrays = designs.arrays_per_core * designs.array_groups
     rows, columns = _group_side(designs, designs.array_m), _group_side(designs, designs.array_n)
     output = designs.stationarity == Stationarity.OUTPUT
@@ -73,11 +72,9 @@ def tile_cost(designs: DesignBatch, tile_rows: int, tile_columns: int, constants
     row_patches = np.where(output, np.ceil(tile_rows / rows), 1.0)
     patches = np.ceil(row_patches * np.ceil(held / columns) / arrays)
     skew = np.minimum(rows, np.where(output, float(tile_rows), rows)) + np.minimum(columns, held) - 2.0
-    one = np.ones(designs.n_designs)
-    step = pipelined_folds(one, np.where(output, 1.0, streamed), np.where(output, 0.0, rows), 0.0 * one, one)
-    step -= np.where(output, 0.0, rows)
-    exposed = (1.0 - overlap) * np.where(output, skew, 0.0) * patches
-    step += (1.0 - overlap) * np.where(output, 0.0, streamed + rows + skew - step)
+    fold = overlap * np.maximum(streamed, rows) + (1.0 - overlap) * (streamed + rows + skew)
+    step = np.where(output, 1.0, fold)
+    exposed = np.where(output, (1.0 - overlap) * skew * patches, 0.0)
     per_tile = np.where(designs.bulk_async_copy > 0, constants.tile_cycles, constants.tile_cycles_without_bulk_copy)
     coordination = constants.group_coordination_cycles * np.log2(designs.array_groups)
     fill = skew + np.where(output, 0.0, rows)

@@ -1,0 +1,106 @@
+"""Predicted against measured GEMM times, for every table of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from models.checks import FloatArray
+from models.fidelity.gemm_prediction import (
+    constants_without,
+    predicted_latency_s,
+    roofline_latency_s,
+    source_constants,
+)
+from models.fidelity.gemm_rows import GemmRows, read_gemm_rows
+from models.fidelity.report import GroupReport, TableReader, error_statistics
+from models.operators.gemm_constants import gemm_constants
+from models.tables import constants
+
+LARGE_SIDE = 512
+"""Rows with n and k of at least this are group `large`, the others `small`."""
+
+
+def gemm_reports(path: Path) -> Iterable[GroupReport]:
+    """
+    Return one report per chip, dtype and group of a measured GEMM table.
+
+    Parameters
+    ----------
+    path : Path
+        CSV with the columns device, dtype, m, n, k, latency_us; its name tells the source.
+
+    Returns
+    -------
+    list of GroupReport
+        `mape` with the global constants, `leave_one_device_out_mape` with constants that never saw the chip.
+        A table of which no row can be predicted gives one report with rows 0 and the reasons.
+
+    Raises
+    ------
+    TableError
+        If the file is not such a table.
+    """
+    rows = read_gemm_rows(path)
+    reports: list[GroupReport] = []
+    for device, dtype in sorted(set(zip(rows.device, rows.dtype, strict=True))):
+        for group in ("large", "small"):
+            large = np.minimum(rows.n, rows.k) >= LARGE_SIDE
+            here = (rows.device == device) & (rows.dtype == dtype) & (large == (group == "large"))
+            if here.any():
+                reports.append(_group_report(rows.take(here), group, rows.skipped if not reports else []))
+    return reports or [_empty_report(rows)]
+
+
+def _group_report(rows: GemmRows, group: str, skipped: list[Mapping[str, object]]) -> GroupReport:
+    """Statistics of rows of one device and dtype."""
+    chip = str(rows.chip[0])
+    predicted = predicted_latency_s(rows, gemm_constants(), source_constants())
+    unseen = constants_without(chip)
+    left_out = predicted_latency_s(rows, gemm_constants(unseen), source_constants(unseen))
+    statistics = error_statistics(
+        predicted,
+        rows.latency_s,
+        roofline=roofline_latency_s(rows),
+        left_out=left_out,
+        interval=_interval_s(left_out),
+    )
+    return GroupReport(
+        table=rows.table,
+        group=group,
+        device=str(rows.device[0]),
+        dtype=str(rows.dtype[0]),
+        quantity="latency",
+        constants="global",
+        rows=len(rows.m),
+        skipped=[dict(reason) for reason in skipped],
+        note="" if unseen != "gemm" else "the global constants did not use this chip",
+        **statistics,  # type: ignore[arg-type]
+    )
+
+
+def _interval_s(predicted_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Nominal 90 % interval of a chip that the constants never saw [s]."""
+    low, high = _interval_log_ratio()
+    return predicted_s * np.exp(low), predicted_s * np.exp(high)
+
+
+@functools.cache
+def _interval_log_ratio() -> tuple[float, float]:
+    table = constants("gemm_interval")
+    return table["log_ratio_low"], table["log_ratio_high"]
+
+
+def _empty_report(rows: GemmRows) -> GroupReport:
+    return GroupReport(rows.table, "large", "", "", "latency", "global", rows=0, skipped=rows.skipped)
+
+
+TABLES: dict[str, TableReader] = {
+    "aic_gemm_*.csv": gemm_reports,
+    "vidur_linear_*.csv": gemm_reports,
+    "llmcompass_gemm*.csv": gemm_reports,
+    "infersim_gemm*.csv": gemm_reports,
+}
