@@ -86,7 +86,7 @@ def test_plain_types_set_the_bits_of_everything():
         ({"quant_method": "awq", "bits": 4, "group_size": 64, "wheels": 4}, r"\.wheels is not understood"),
         ({"quant_method": "fp8", "weight_block_size": [128, 0]}, r"block_size must be two positive whole numbers"),
         ({"quant_method": "fp8", "ignored_layers": ["re:("]}, r"pattern 're:\(' is no regular expression"),
-        ({"quant_method": "fp8", "ignored_layers": ["re:(a+)+$"]}, r"must have at most 4 repetitions and none of a group"),
+        ({"quant_method": "fp8", "ignored_layers": ["re:(a+)+$"]}, r"at most 4 repetitions and none of a group"),
         ({"quant_method": "fp8", "ignored_layers": [3]}, r"must be a string, got 3"),
         ({"quant_method": "compressed-tensors", "config_groups": {}}, r"config_groups must name at least one group"),
         ({"quant_method": "gptq", "bits": 4, "dynamic": {"x": {}}}, r"quantization_config\.dynamic must be {}"),
