@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from models.checks import FloatArray
+from models.checks import FloatArray, IntArray
 from models.evaluation import Figures, ScenarioEvaluation
-from models.hardware.area import area_limits, die_area_mm2
+from models.hardware.area import area_violation_ratio, die_area_mm2
 from models.hardware.cost import electricity_usd_per_j, unit_cost_usd, usd_per_s
 from models.hardware.design import DesignBatch
 from models.hardware.energy import energy_per_access
-from models.hardware.power import full_rate_power_w
+from models.hardware.power import full_rate_power_w, power_violation_ratio
 from models.operators.factor_tables import FactorTables
 from models.serving.steady import CompiledServing, steady_state
 
@@ -37,6 +37,7 @@ def evaluate(
     cost: DesignBatch,
     scenarios: Sequence[CompiledServing],
     tables: FactorTables,
+    alternatives: IntArray | None = None,
 ) -> list[ScenarioEvaluation]:
     """
     Return one evaluation per scenario.
@@ -50,6 +51,8 @@ def evaluate(
         Compiled scenarios; the same objects may serve many calls.
     tables : FactorTables
         Shared rows; the same object may serve many calls.
+    alternatives : array of shape (n_designs, n_kept), optional
+        Inner choices wanted of each design, for a single scenario; all of them where left out.
 
     Returns
     -------
@@ -65,9 +68,10 @@ def evaluate(
     access = energy_per_access(cost)
     highest = access.static_w if performance is cost else energy_per_access(performance).static_w
     chips = figures(cost)
-    return [steady_state(each, performance, access, highest, chips, tables) for each in scenarios]
+    return [steady_state(each, performance, access, highest, chips, tables, alternatives) for each in scenarios]
 
 
 def chip_limits(cost: DesignBatch) -> dict[str, FloatArray]:
     """Relative excess over the limits that physics sets for every chip, shape (n_designs, 1) each."""
-    return {name: values[:, None] for name, values in area_limits(cost).items()}
+    limits = area_violation_ratio(cost) | {"tdp": power_violation_ratio(cost)}
+    return {name: values[:, None] for name, values in limits.items()}

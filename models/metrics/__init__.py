@@ -22,6 +22,8 @@ class Metric:
     direction: str
     kinds: tuple[str, ...]
     read: Callable[[ScenarioEvaluation], FloatArray]
+    bounded: bool = True
+    """Whether the two-batch evaluation of a box bounds the metric in its better direction."""
 
     @property
     def description(self) -> str:
@@ -44,7 +46,7 @@ METRICS: Mapping[str, Metric] = {
     "energy_per_output_token_j": Metric("J", "minimize", SERVING, energy.energy_per_token_j),
     "energy_per_request_j": Metric("J", "minimize", SERVING, energy.energy_per_unit_j),
     "usd_per_million_output_tokens": Metric("USD", "minimize", SERVING, cost.usd_per_million_tokens),
-    "usd_per_hour": Metric("USD/h", "minimize", EVERY, cost.usd_per_hour),
+    "usd_per_hour": Metric("USD/h", "minimize", EVERY, cost.usd_per_hour, bounded=False),
     "units_per_s": Metric("1/s", "maximize", EVERY, throughput.units_per_s),
     "energy_per_unit_j": Metric("J", "minimize", EVERY, energy.energy_per_unit_j),
     "usd_per_unit": Metric("USD", "minimize", EVERY, cost.usd_per_unit),
@@ -55,7 +57,7 @@ METRICS: Mapping[str, Metric] = {
     "area_mm2": Metric("mm2", "minimize", EVERY, cost.area_mm2),
     "unit_cost_usd": Metric("USD", "minimize", EVERY, cost.unit_cost_usd),
     "tdp_w": Metric("W", "minimize", EVERY, energy.tdp_w),
-    "average_power_w": Metric("W", "minimize", EVERY, energy.average_power_w),
+    "average_power_w": Metric("W", "minimize", EVERY, energy.average_power_w, bounded=False),
     "full_rate_power_w": Metric("W", "minimize", EVERY, energy.full_rate_power_w),
     "static_power_w": Metric("W", "minimize", EVERY, energy.static_power_w),
 }

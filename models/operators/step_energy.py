@@ -8,7 +8,7 @@ import numpy as np
 
 from models.checks import FloatArray
 from models.hardware.energy import EnergyPerAccess
-from models.hardware.power import sustained_slowdown
+from models.hardware.power import sustained_slowdown, switching_energy_ratio
 from models.operators.step import StepActivity
 
 
@@ -75,5 +75,5 @@ def settle(
     saving = slowdown
     if highest_static_w is not access.static_w and np.any(highest_static_w != access.static_w):
         saving = sustained_slowdown(dynamic_j, activity.time_s, highest_static_w[:, None], tdp_w[:, None])
-    energy_j = dynamic_j / np.square(saving) + access.static_w[:, None] * time_s
+    energy_j = dynamic_j * switching_energy_ratio(saving) + access.static_w[:, None] * time_s
     return SettledStep(time_s, energy_j, slowdown)

@@ -120,6 +120,7 @@ def steady_state(
     highest_static_w: FloatArray,
     figures: Figures,
     tables: FactorTables,
+    alternatives: IntArray | None = None,
 ) -> ScenarioEvaluation:
     """
     Return the steady state of each design under each inner choice.
@@ -143,21 +144,26 @@ def steady_state(
         Area, power and cost of the cost batch.
     tables : FactorTables
         Shared rows.
+    alternatives : array of shape (n_designs, n_kept), optional
+        Inner choices of each design that are wanted, all of one degree and mix; all of them where left out.
 
     Returns
     -------
     ScenarioEvaluation
-        Arrays of shape (n_designs, n_alternatives).
+        Arrays of shape (n_designs, n_alternatives) or (n_designs, n_kept).
     """
-    scenario, choices = compiled.scenario, compiled.choices
+    scenario, choices = compiled.scenario, _taken(compiled.choices, alternatives)
     requests = scenario.requests
-    step = settle(run_step(compiled.step, performance, tables), access, performance.tdp_w, highest_static_w)
-    prompt = settle(run_step(compiled.prompt, performance, tables), access, performance.tdp_w, highest_static_w)
-    slowest_prompt_s = prompt.time_s[:, compiled.prompt_index]
-    request_s, energy_j, tpot_s = _per_request(compiled, step, prompt)
+    whole = compiled.prompt_index if alternatives is None else compiled.prompt_index[alternatives]
+    step = _settled(compiled.step, alternatives, performance, access, highest_static_w, tables)
+    prompt = _settled_prompts(compiled, whole, performance, access, highest_static_w, tables)
+    request_s, energy_j, tpot_s = _per_request(scenario, choices.batch, step, prompt)
     groups = scenario.system.n_chips / choices.tensor_parallel
-    ttft_s = slowest_prompt_s + step.time_s
-    fits = largest_batch(performance, compiled.weight_bytes, compiled.sequence_bytes)
+    ttft_s = prompt[0].time_s + step.time_s
+    weight_bytes, sequence_bytes = compiled.weight_bytes, compiled.sequence_bytes
+    if alternatives is not None:
+        weight_bytes, sequence_bytes = weight_bytes[alternatives], sequence_bytes[alternatives]
+    fits = largest_batch(performance, weight_bytes, sequence_bytes)
     violations = {
         "memory_capacity": choices.batch / np.maximum(fits, 1e-9) - 1.0,
         "ttft_p95": ttft_s / scenario.slo.ttft_s - 1.0,
@@ -179,15 +185,59 @@ def steady_state(
     )
 
 
+def _taken(choices: Alternatives, wanted: IntArray | None) -> Alternatives:
+    """The choices of the wanted alternatives."""
+    if wanted is None:
+        return choices
+    return Alternatives(choices.tensor_parallel[wanted], choices.mix[wanted], choices.batch[wanted])
+
+
+def _settled(
+    program: StepProgram,
+    alternatives: IntArray | None,
+    performance: DesignBatch,
+    access: EnergyPerAccess,
+    highest_static_w: FloatArray,
+    tables: FactorTables,
+) -> SettledStep:
+    activity = run_step(program, performance, tables, alternatives=alternatives)
+    return settle(activity, access, performance.tdp_w, highest_static_w)
+
+
+def _settled_prompts(
+    compiled: CompiledServing,
+    whole: IntArray,
+    performance: DesignBatch,
+    access: EnergyPerAccess,
+    highest_static_w: FloatArray,
+    tables: FactorTables,
+) -> tuple[SettledStep, ...]:
+    """One prompt at its 95th percentile and, where prompts run alone, the mean one; aligned with the alternatives."""
+    lengths = (0,) if compiled.scenario.scheduling == "chunked" else (0, compiled.prompt.n_alternatives // 2)
+    settled = []
+    for offset in lengths:
+        wanted = whole + offset
+        if wanted.ndim == 1:
+            distinct, index = np.unique(wanted, return_inverse=True)
+            one = _settled(
+                compiled.prompt, np.broadcast_to(distinct, (performance.n_designs, len(distinct))),
+                performance, access, highest_static_w, tables,
+            )  # fmt: skip
+            index = index.reshape(-1)
+            settled.append(SettledStep(one.time_s[:, index], one.energy_j[:, index], one.slowdown[:, index]))
+        else:
+            settled.append(_settled(compiled.prompt, wanted[:, :1], performance, access, highest_static_w, tables))
+    return tuple(settled)
+
+
 def _per_request(
-    compiled: CompiledServing, step: SettledStep, prompt: SettledStep
+    scenario: ServingScenario, batch: FloatArray, step: SettledStep, prompt: tuple[SettledStep, ...]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Time of a group and energy of one of its chips per request, and TPOT, shape (n_designs, n_alternatives)."""
-    outputs, batch = compiled.scenario.requests.output_tokens, compiled.choices.batch
+    outputs = scenario.requests.output_tokens
     request_s = outputs * step.time_s / batch
     energy_j = outputs * step.energy_j / batch
-    if compiled.scenario.scheduling == "chunked":
+    if scenario.scheduling == "chunked":
         return request_s, energy_j, step.time_s
-    mean = prompt.time_s.shape[1] // 2 + compiled.prompt_index
-    request_s = request_s + prompt.time_s[:, mean]
-    return request_s, energy_j + prompt.energy_j[:, mean], request_s * batch / outputs
+    request_s = request_s + prompt[1].time_s
+    return request_s, energy_j + prompt[1].energy_j, request_s * batch / outputs
