@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from models.checks import require_positive
+import numpy as np
+
+from models.checks import FloatArray, require_positive
+from models.precision.choices import choice_groups, mix_of
 from models.precision.error import mix_kl_nats
+from models.precision.knapsack import cheapest_choices
 from models.precision.mix import RECIPES, PrecisionMix, recipe
+from models.precision.prices import choice_costs, representative_loads
 from models.precision.profile import AmplificationProfile
 
 if TYPE_CHECKING:
@@ -77,20 +82,92 @@ def recipes_under_budget(
 
 def mixes_under_budget(
     budget: float,
-    network: LoweredNetwork | int,
+    network: LoweredNetwork,
     native_classes: Iterable[str],
     *,
     kappa: float = 1.0,
     profile: AmplificationProfile | None = None,
+    limit: int = 12,
+    tolerance: float = 0.005,
 ) -> tuple[PrecisionMix, ...]:
     """
-    Return the mixes worth evaluating on designs whose arrays run exactly `native_classes`, at most 16.
+    Return the mixes worth evaluating on designs whose arrays run `native_classes`.
+
+    Every mix is the exact optimum of some machine and load of `prices.representative_loads` under the budget. Of
+    these optima a few are kept so that on none of the loads the best kept one costs more than `tolerance` beyond
+    the optimum, or `limit` are reached: each next one is what the worst served load asks for.
 
     Parameters
     ----------
     budget : float
-        From `budget_nats`. [nat/token]
+        From `budget_nats`; infinite allows everything. [nat/token]
+    network : LoweredNetwork
     native_classes : iterable of str
         Of `formats.RATE_CLASSES`.
+    limit : int
+        Largest number of mixes. [1]
+    tolerance : float
+        Extra cost that needs no mix of its own. [1]
+
+    Returns
+    -------
+    tuple of PrecisionMix
+        At least one.
+
+    Raises
+    ------
+    ValueError
+        If no mix of formats that these arrays run stays within the budget; the message states the least error.
     """
-    return recipes_under_budget(budget, network, kappa=kappa, profile=profile)
+    groups = choice_groups(network, tuple(native_classes), kappa=kappa, profile=profile)
+    costs = choice_costs(network, groups, representative_loads())
+    errors = [group.kl_nats for group in groups]
+    choices, best = cheapest_choices(costs, errors, budget)
+    if not np.isfinite(best).all():
+        least = sum(float(values.min()) for values in errors)
+        raise ValueError(f"no mix of native formats stays within {budget:.3g} nat, the least error is {least:.3g} nat")
+    distinct = np.unique(choices, axis=0)
+    total = sum(cost[:, distinct[:, g]] for g, cost in enumerate(costs))
+    kept = _cover(total / best[:, None] - 1.0, limit, tolerance)
+    return tuple(mix_of(groups, distinct[index]) for index in kept)
+
+
+def mixes_of_classes(
+    budget: float,
+    network: LoweredNetwork,
+    class_sets: Iterable[Collection[str]],
+    *,
+    kappa: float = 1.0,
+    profile: AmplificationProfile | None = None,
+    limit: int = 12,
+) -> tuple[PrecisionMix, ...]:
+    """
+    Return the mixes of several kinds of arrays as one list without repetition.
+
+    A mix that some array does not run natively is promoted there, so one list serves a batch of all kinds. Kinds
+    none of whose mixes stays within the budget add nothing; if that holds for all, the last complaint is raised.
+    """
+    found: dict[str, PrecisionMix] = {}
+    complaint: ValueError | None = None
+    for native in class_sets:
+        try:
+            mixes = mixes_under_budget(budget, network, native, kappa=kappa, profile=profile, limit=limit)
+        except ValueError as error:
+            complaint = error
+            continue
+        found |= {mix.name: mix for mix in mixes}
+    if not found and complaint is not None:
+        raise complaint
+    return tuple(found.values())
+
+
+def _cover(regret: FloatArray, limit: int, tolerance: float) -> list[int]:
+    """Columns that serve every row within `tolerance`: first the best on average, then the worst served row's own."""
+    kept = [int(regret.mean(axis=0).argmin())]
+    while len(kept) < limit:
+        served = regret[:, kept].min(axis=1)
+        worst = int(served.argmax())
+        if served[worst] <= tolerance:
+            break
+        kept.append(int(regret[worst].argmin()))
+    return kept

@@ -1,0 +1,137 @@
+"""What a format saves on a range of machines and loads, so that only mixes some machine would choose are evaluated."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.checks import FloatArray
+from models.precision.choices import Choice, ChoiceGroup
+from models.precision.formats import number_format
+from models.tables import constants
+
+if TYPE_CHECKING:
+    from models.architectures.lowered import AttentionOperator, LinearOperator, LoweredNetwork
+
+_VECTOR_OPS = {"norm": ("norm",), "residual": ("residual",), "ffn_hidden": ("activation",)}
+"""Elementwise operators of a lowered network whose traffic follows a vector group."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """One machine and one step on it: how much work meets a byte of memory bandwidth."""
+
+    tokens: float
+    """New tokens of the step."""
+    sequences: float
+    """Sequences they belong to: as many as tokens in decode, one in prefill."""
+    context_tokens: float
+    flop_per_byte: float
+    """bf16 peak over memory bandwidth."""
+    vector_ops_per_byte: float
+    """Vector-unit peak over memory bandwidth."""
+
+
+def representative_loads() -> tuple[Load, ...]:
+    """Decode from one user to large batches and prefill, on machines rich and poor in compute and vector lanes."""
+    decode = [(float(batch), float(batch), s) for batch in (1, 16, 128, 512) for s in (1e3, 16e3)]
+    machines = itertools.product((100.0, 400.0), (2.0, 16.0))
+    steps = [*decode, (2048.0, 1.0, 2048.0)]
+    return tuple(Load(*step, *machine) for machine in machines for step in steps)
+
+
+def choice_costs(network: LoweredNetwork, groups: Sequence[ChoiceGroup], loads: Sequence[Load]) -> list[FloatArray]:
+    """
+    Return what each option of each group costs in a step, in bytes of memory bandwidth.
+
+    Parameters
+    ----------
+    network : LoweredNetwork
+    groups : sequence of ChoiceGroup
+    loads : sequence of Load
+
+    Returns
+    -------
+    list of arrays of shape (n_loads, n_options)
+        Roofline time of the operators whose format the option decides, times the bandwidth. [B]
+    """
+    return [
+        np.array([[_choice_cost(network, group, choice, load) for choice in group.choices] for load in loads])
+        for group in groups
+    ]
+
+
+def _choice_cost(network: LoweredNetwork, group: ChoiceGroup, choice: Choice, load: Load) -> float:
+    if group.kind == "cache":
+        return sum(_cache_cost(attention, choice, load, group.name) for attention in network.attentions)
+    if group.kind == "vector":
+        return _vector_cost(network, group.name, choice, load)
+    if group.kind == "stored":
+        capacity = constants("precision")["capacity_price_ratio"] * network.embedding_parameters
+        return (load.tokens * network.hidden_size + capacity) * number_format(choice.stationary).weight_bits / 8.0
+    linears = [linear for linear in network.linears if linear.module in group.modules]
+    return sum(_linear_cost(linear, choice, load) for linear in linears)
+
+
+def _linear_cost(linear: LinearOperator, choice: Choice, load: Load) -> float:
+    """Roofline of a matrix product, widening and rounding beside it [B]."""
+    rows = load.sequences if linear.rows == "sampled" else load.tokens * max(linear.top_k, 1)
+    met = _experts_met(linear, load.tokens)
+    stored = float(linear.n_in) * linear.n_out
+    weight_bytes = met * stored * number_format(choice.stationary).weight_bits / 8.0
+    input_bytes = rows * linear.n_in * number_format(choice.moving).activation_bits / 8.0
+    compute = 2.0 * rows * stored / (_nominal_rate(choice.compute_class) * load.flop_per_byte)
+    widening = choice.dequant_ops * met * stored / load.vector_ops_per_byte
+    rounding = _rounding_ops(choice.moving) * rows * linear.n_in / load.vector_ops_per_byte
+    return linear.count * (max(weight_bytes + input_bytes, compute, widening) + rounding)
+
+
+def _experts_met(linear: LinearOperator, tokens: float) -> float:
+    """Expected number of experts that some token is sent to [1]."""
+    if linear.rows != "routed":
+        return 1.0
+    return float(linear.n_experts * -np.expm1(tokens * np.log1p(-linear.top_k / (linear.n_experts + 1e-9))))
+
+
+def _cache_cost(attention: AttentionOperator, choice: Choice, load: Load, name: str) -> float:
+    """Reading one half of the cache against multiplying it; widening is per cached element [B]."""
+    context = min(load.context_tokens, attention.window_tokens or load.context_tokens)
+    elements = load.sequences * context * attention.kv_elements_per_token / 2.0
+    head_dim = attention.head_dim_qk if name == "key" else attention.head_dim_v
+    flop = 2.0 * load.tokens * context * attention.n_heads * head_dim
+    cached = elements * number_format(choice.stationary).activation_bits / 8.0
+    compute = flop / (_nominal_rate(choice.compute_class) * load.flop_per_byte)
+    widening = choice.dequant_ops * elements / load.vector_ops_per_byte
+    moving = load.tokens * attention.n_heads * head_dim * number_format(choice.moving).activation_bits / 8.0
+    return attention.count * (
+        max(cached, compute, widening) + moving / constants("precision")["on_chip_bandwidth_ratio"]
+    )
+
+
+def _vector_cost(network: LoweredNetwork, name: str, choice: Choice, load: Load) -> float:
+    """
+    Elementwise traffic, which stays on chip, and rounding [B].
+
+    Scores live in the accumulators of the product that made them, so a narrower format of theirs moves no byte less.
+    """
+    rounding = _rounding_ops(choice.stationary) / load.vector_ops_per_byte
+    if name == "scores":
+        elements = sum(a.count * a.n_heads for a in network.attentions) * load.context_tokens
+        return load.tokens * elements * rounding
+    value_bytes = number_format(choice.stationary).activation_bits / 8.0
+    operators = [v for v in network.vectors if v.op in _VECTOR_OPS[name]]
+    moved = value_bytes / constants("precision")["on_chip_bandwidth_ratio"]
+    return load.tokens * sum(v.elements_per_token * v.count * (v.passes * moved + rounding) for v in operators)
+
+
+def _rounding_ops(name: str) -> float:
+    wide = number_format(name).code_bits >= 16
+    return 0.0 if wide else constants("precision")["online_quantisation_ops_per_element"]
+
+
+def _nominal_rate(compute_class: str) -> float:
+    return constants("precision")[f"nominal_{compute_class}_rate_ratio"]
