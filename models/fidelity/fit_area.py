@@ -86,7 +86,9 @@ def fit(rows: DieRows, chosen: FloatArray) -> AreaFit:
         theta = theta + np.clip(step, -0.3, 0.3)
         if np.abs(step).max() < 1e-5:
             break
-    return AreaFit(names, np.where(additive, theta, np.exp(theta)), np.asarray(np.linalg.inv(precision), dtype=np.float64))
+    return AreaFit(
+        names, np.where(additive, theta, np.exp(theta)), np.asarray(np.linalg.inv(precision), dtype=np.float64)
+    )
 
 
 def left_out_areas_mm2(rows: DieRows) -> FloatArray:

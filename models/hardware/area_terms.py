@@ -88,24 +88,24 @@ def control_mm2_per_core(designs: DesignBatch, c: Constants) -> FloatArray:
     """
     Return what issues the work of one core at 7 nm, by `CoreControl`.
 
-    The lane-scaled control of a searched design is a small core plus the SIMT control in proportion to its lanes;
-    at the 1000 to 2000 lanes of a large tensor core the same law gives what that class needs.
+    Lane-scaled and small cores: a sequencer plus the SIMT control in proportion to their lanes. SIMT cores: warp
+    schedulers, scoreboards and operand collectors grow with the threads in flight, that is with the register
+    file. Tensor cores: one sequencer with transpose and DMA, growing with the square root of its lanes; at their
+    1000 to 3000 lanes the lane-scaled law gives the same size.
 
     Returns
     -------
     array of shape (n_designs,)
-        Non-decreasing in lanes and elements. [mm2]
+        Non-decreasing in lanes, registers and elements. [mm2]
     """
     share = np.minimum(1.0, macs_per_cycle_per_core(designs) / c["small_core_reference_macs"])
-    small = c["small_core_mm2"] * share
-    scaled = small + c["simt_core_mm2"] * designs.vector_lanes_per_core / c["simt_reference_lanes"]
-    options = np.stack([
-        scaled,
-        np.full_like(scaled, c["simt_core_mm2"]),
-        np.full_like(scaled, c["tensor_core_mm2"]),
-        small,
-    ])  # fmt: skip
-    return np.take_along_axis(options, designs.core_control.astype(np.int64)[None, :], axis=0)[0]
+    lanes = designs.vector_lanes_per_core
+    scaled = c["small_core_mm2"] * share + c["simt_core_mm2"] * lanes / c["simt_reference_lanes"]
+    threads = designs.register_file_bytes_per_core / c["simt_reference_register_file_bytes"]
+    simt = c["simt_core_mm2"] * np.maximum(threads, 1.0)
+    tensor = c["tensor_core_mm2"] * np.sqrt(lanes / c["tensor_core_reference_lanes"])
+    control = designs.core_control
+    return np.where(control == CoreControl.SIMT, simt, np.where(control == CoreControl.TENSOR, tensor, scaled))
 
 
 def shared_buffer_mm2(designs: DesignBatch, c: Constants) -> FloatArray:
