@@ -38,6 +38,8 @@ def serve(settings: Settings, engine: StudyEngine) -> int:
         create_app(settings, engine), log_config=None, access_log=False, timeout_graceful_shutdown=5, lifespan="on"
     )
     server = uvicorn.Server(config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _note)  # uvicorn stops on them, then raises them again
     server.run(sockets=[listener])
     return 0 if server.started else 1
 
@@ -62,6 +64,10 @@ def run_worker(settings: Settings, engine: StudyEngine) -> int:
     jobs.stop()
     database.close()
     return 0
+
+
+def _note(number: int, _frame: object) -> None:
+    LOG.info("stopped", signal=signal.Signals(number).name)
 
 
 def _require_database(settings: Settings) -> None:

@@ -15,6 +15,7 @@ from service.db.tables import Study
 from service.dependencies import EngineOf, JobsOf, ReadSession, WriteSession
 from service.engine import StudyEngine
 from service.errors import problem_responses
+from service.schemas.designs import TrialRead
 from service.schemas.studies import (
     ParetoRead,
     RecommendationRead,
@@ -137,7 +138,7 @@ def list_study_designs(
     rows = queries.list_trials(session, study_id, after, page_size + 1, feasible)
     page = rows[:page_size]
     token = page_token(page[-1]["number"]) if len(rows) > page_size else None
-    return TrialList(items=page, next_page_token=token)
+    return TrialList(items=[TrialRead(**row) for row in page], next_page_token=token)
 
 
 @router.get(
@@ -162,8 +163,9 @@ def get_recommendation(study_id: StudyId, session: ReadSession, engine: EngineOf
     result = result_so_far(session, engine, study)
     recommended = result.get("recommended")
     return RecommendationRead(
-        state=_state(study), feasible=recommended is not None, recommended=recommended, binding=result.get("binding")
-    )
+        state=_state(study), feasible=recommended is not None, recommended=recommended,
+        binding_limit=result.get("binding_limit"),
+    )  # fmt: skip
 
 
 def result_so_far(session: Session, engine: StudyEngine, study: Study) -> dict[str, Any]:

@@ -183,6 +183,24 @@ def mark_enqueued(session: Session, study_id: str, attempt: int) -> None:
     )
 
 
+def enqueued_studies(session: Session) -> list[tuple[str, int]]:
+    """Return (study id, attempt) of unfinished studies for whose attempt a job exists."""
+    query = sa.select(Study.id, Study.attempt).where(
+        Study.state.in_(UNFINISHED_STATES), Study.enqueued_attempt == Study.attempt
+    )
+    return [(row.id, row.attempt) for row in session.execute(query)]
+
+
+def retry_study(session: Session, study_id: str, attempt: int) -> None:
+    """Queue an unfinished study for its next attempt, unless that has happened already."""
+    study = _current_attempt(session, study_id, attempt)
+    if study is not None:
+        study.state = "queued"
+        study.attempt += 1
+        study.version += 1
+        _add_event(session, study, f"queued-{study.attempt}", "state")
+
+
 def find_answer(session: Session, key: str) -> Document | None:
     """Return the stored answer of an evaluation, if there is one."""
     return cast(Document | None, session.scalar(sa.select(EvaluationAnswer.answer).where(EvaluationAnswer.key == key)))

@@ -15,6 +15,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.orm import Session
 
 _BUSY_TIMEOUT_MS = 30_000
+_IDLE_TRANSACTION_MS = 10_000
+"""A process that freezes inside a transaction must not hold its locks against the others for longer."""
 
 
 class DatabaseUnreachableError(Exception):
@@ -77,7 +79,10 @@ def open_database(text: str) -> Database:
     else:
         pool = sa.create_engine(
             url, json_serializer=_to_json, pool_pre_ping=True, pool_size=10, max_overflow=20,
-            connect_args={"connect_timeout": 5, "application_name": "chipfit"},
+            connect_args={
+                "connect_timeout": 5, "application_name": "chipfit",
+                "options": f"-c idle_in_transaction_session_timeout={_IDLE_TRANSACTION_MS}",
+            },
         )  # fmt: skip
     return Database(url, pool)
 

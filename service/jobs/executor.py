@@ -25,6 +25,8 @@ QUEUE = "studies"
 APPLICATION_VERSION = "1"
 """Version of the workflow's steps. A change that old checkpoints cannot replay needs a new one and a migration."""
 
+_LOST_AFTER_S = 5.0
+
 
 @dataclass
 class JobExecutor:
@@ -37,6 +39,8 @@ class JobExecutor:
     stopping: threading.Event = field(default_factory=threading.Event)
     wake: threading.Event = field(default_factory=threading.Event)
     threads: list[threading.Thread] = field(default_factory=list)
+    running: set[str] = field(default_factory=set)
+    lost_since_s: dict[str, float] = field(default_factory=dict)
     running_steps: int = 0
     launched: bool = False
     heartbeat: Heartbeat = field(init=False)
@@ -104,7 +108,6 @@ class JobExecutor:
             log_level="WARNING",
             sys_db_pool_size=8,
             scheduler_polling_interval_sec=5.0,
-            run_migrations=self.settings.migrate,
         )
 
     def _register_workflow(self) -> Any:
@@ -114,16 +117,21 @@ class JobExecutor:
         finish = DBOS.step(name="finish")(self._counted(self.runner.finish))
 
         def run_study(study_id: str, attempt: int) -> str:
-            answer = begin(study_id, attempt)
-            chunk = answer.get("chunk", 0)
-            while answer["state"] == "running":
-                if self.stopping.is_set():
-                    raise DrainedError
-                answer = run_chunk(study_id, attempt, chunk)
-                chunk += 1
-            if answer["state"] == "finished":
-                answer = finish(study_id, attempt)
-            return str(answer["state"])
+            workflow_id = _workflow_id(study_id, attempt)
+            self.running.add(workflow_id)
+            try:
+                answer = begin(study_id, attempt)
+                chunk = answer.get("chunk", 0)
+                while answer["state"] == "running":
+                    if self.stopping.is_set():
+                        raise DrainedError
+                    answer = run_chunk(study_id, attempt, chunk)
+                    chunk += 1
+                if answer["state"] == "finished":
+                    answer = finish(study_id, attempt)
+                return str(answer["state"])
+            finally:
+                self.running.discard(workflow_id)
 
         return DBOS.workflow(name="run_study", max_recovery_attempts=None)(run_study)
 
@@ -163,6 +171,7 @@ class JobExecutor:
                 if self.launched:
                     self._enqueue_new()
                     self._take_over_orphans()
+                    self._requeue_broken()
             except Exception as error:
                 LOG.warning("supervisor failed, trying again", reason=" ".join(str(error).split()))
             self.wake.wait(self.settings.supervise_interval_s)
@@ -173,22 +182,49 @@ class JobExecutor:
         with reading(self.database) as session:
             waiting = queries.studies_to_enqueue(session)
         for study_id, attempt in waiting:
-            with SetWorkflowID(f"{study_id}.{attempt}"):
+            with SetWorkflowID(_workflow_id(study_id, attempt)):
                 DBOS.enqueue_workflow(QUEUE, self._workflow, study_id, attempt)
             with writing(self.database) as session:
                 queries.mark_enqueued(session, study_id, attempt)
 
     def _take_over_orphans(self) -> None:
-        """Put work of executors that are gone back into the queue; the eldest live executor does it."""
-        running = DBOS.list_workflows(status="PENDING", queue_name=QUEUE, load_input=False, load_output=False)
-        owners = {workflow.workflow_id: str(workflow.executor_id) for workflow in running}
-        if not owners:
-            return
+        """Put work that nobody runs back into the queue; the eldest live executor does it for the dead ones."""
+        pending = DBOS.list_workflows(status="PENDING", queue_name=QUEUE, load_input=False, load_output=False)
+        owners = {workflow.workflow_id: str(workflow.executor_id) for workflow in pending}
         with reading(self.database) as session:
-            known = executors.list_executors(session)
-        for workflow_id in orphans(owners, known, self.executor_id, self.heartbeat, self.settings.stale_after_s):
-            LOG.warning("taking over", workflow_id=workflow_id, dead_executor_id=owners[workflow_id])
+            known = executors.list_executors(session) if owners else []
+        taken = orphans(owners, known, self.executor_id, self.heartbeat, self.settings.stale_after_s)
+        for workflow_id in [*taken, *self._lost(owners)]:
+            LOG.warning("taking over", workflow_id=workflow_id, executor_id=owners[workflow_id])
             DBOS.resume_workflow(workflow_id, queue_name=QUEUE)
+
+    def _lost(self, owners: dict[str, str]) -> list[str]:
+        """Workflows this executor owns but has not been running for a while, as after a full disk."""
+        now_s = time.monotonic()
+        idle = [name for name, owner in owners.items() if owner == self.executor_id and name not in self.running]
+        self.lost_since_s = {name: self.lost_since_s.get(name, now_s) for name in idle}
+        return [name for name, since_s in self.lost_since_s.items() if now_s - since_s > _LOST_AFTER_S]
+
+    def _requeue_broken(self) -> None:
+        """Give an unfinished study whose workflow has broken a new attempt, which goes on after its last chunk."""
+        with reading(self.database) as session:
+            unfinished = queries.enqueued_studies(session)
+        names = {_workflow_id(study_id, attempt): (study_id, attempt) for study_id, attempt in unfinished}
+        if not names:
+            return
+        broken = DBOS.list_workflows(
+            workflow_ids=list(names), status=["ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
+            load_input=False, load_output=False,
+        )  # fmt: skip
+        for workflow in broken:
+            LOG.warning("starting again", workflow_id=workflow.workflow_id, status=workflow.status)
+            with writing(self.database) as session:
+                queries.retry_study(session, *names[workflow.workflow_id])
+
+
+def _workflow_id(study_id: str, attempt: int) -> str:
+    """Id that makes a second workflow for the same attempt impossible."""
+    return f"{study_id}.{attempt}"
 
 
 def _quiet_dbos() -> None:

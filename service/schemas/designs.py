@@ -7,18 +7,24 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 
-class DesignRead(BaseModel):
+class TrialRead(BaseModel):
     """One design a study has looked at, judged at its best use."""
 
-    study_id: str = Field(description="Id of the study")
     number: int = Field(description="Number of the trial in the study")
-    params: dict[str, Any] = Field(description="Free parameters as the search chose them (SI units)")
+    params: dict[str, Any] = Field(description="Free parameters as the search chose them")
     feasible: bool = Field(description="Whether it meets every limit")
-    violated: str | None = Field(description="The limit it breaks, if any")
-    objectives: list[float] | None = Field(description="Values of the objectives in the study's order")
+    violated: str | None = Field(description="The limit it misses most, if any")
+    excess: dict[str, float] = Field(description="By which share each limit is missed (above 0) or kept (below)")
+    objectives: list[float] = Field(description="Values of the objectives in the study's order")
     design: dict[str, Any] = Field(description="Every design parameter (SI units)")
     operating_point: dict[str, Any] = Field(description="Plan, batch, formats and chunk at which it was judged")
     metrics: dict[str, Any] = Field(description="Metrics with their unit in the name")
+
+
+class DesignRead(TrialRead):
+    """A design of the history."""
+
+    study_id: str = Field(description="Id of the study that looked at it")
 
 
 class DesignList(BaseModel):

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from service.db import queries
 from service.db.tables import Study
+from service.schemas.designs import TrialRead
 
 StudyState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
@@ -58,7 +59,7 @@ class StudyList(BaseModel):
 class TrialList(BaseModel):
     """One page of a study's designs."""
 
-    items: list[dict[str, Any]] = Field(description="Records of trials in the order of their numbers")
+    items: list[TrialRead] = Field(description="Trials in the order of their numbers")
     next_page_token: str | None = Field(description="Token of the next page, null on the last one")
 
 
@@ -75,7 +76,9 @@ class RecommendationRead(BaseModel):
     state: StudyState = Field(description="State of the study; while it runs, the best one so far")
     feasible: bool = Field(description="Whether any design meets every limit")
     recommended: dict[str, Any] | None = Field(description="The design with operating_point and metrics, or null")
-    binding: Any = Field(description="The limit that binds where nothing is feasible, and by how much")
+    binding_limit: dict[str, Any] | None = Field(
+        description="Where nothing is feasible: the limit that the nearest design misses, and by which share of it"
+    )
 
 
 def study_fields(study: Study) -> dict[str, Any]:

@@ -39,7 +39,8 @@ class FakeRecord:
     params: dict[str, Any]
     feasible: bool
     violated: str | None
-    objectives: list[float] | None
+    excess: dict[str, float]
+    objectives: list[float]
     design: dict[str, Any]
     operating_point: dict[str, Any]
     metrics: dict[str, Any]
@@ -65,7 +66,7 @@ def run_chunk(problem: FakeStudy, past: list[FakeRecord], chunk: int) -> list[Fa
     if problem.fails_at_chunk == chunk:
         raise ZeroDivisionError("asked to fail")
     time.sleep(problem.chunk_s)
-    best = min((r.objectives[0] for r in past if r.objectives), default=1.0)
+    best = min((r.objectives[0] for r in past), default=1.0)
     rng = np.random.default_rng([problem.seed, chunk, len(past)])
     size = min(problem.chunk_trials, problem.trials - len(past))
     values = best * (0.5 + rng.random(size))
@@ -75,18 +76,28 @@ def run_chunk(problem: FakeStudy, past: list[FakeRecord], chunk: int) -> list[Fa
 def record(number: int, value: float) -> FakeRecord:
     feasible = number % 3 != 0
     return FakeRecord(
-        number, {"n_cores": number + 1}, feasible, None if feasible else "area", [value] if feasible else None,
-        {"n_cores": number + 1, "memory_kind": "HBM3", "tdp_w": 500.0}, {"batch": 8},
-        {"area_mm2": 100.0 + number, "ttft_p95_s": value, "bottleneck": "compute"},
-    )  # fmt: skip
+        number=number,
+        params={"n_cores": number + 1},
+        feasible=feasible,
+        violated=None if feasible else "area",
+        excess={"area": -0.5 if feasible else 0.5},
+        objectives=[value],
+        design={"n_cores": number + 1, "memory_kind": "hbm3", "tdp_w": 500.0},
+        operating_point={"batch": 8},
+        metrics={"area_mm2": 100.0 + number, "ttft_p95_s": value, "bottleneck": "compute"},
+    )
 
 
 def result_document(problem: FakeStudy, records: list[FakeRecord]) -> dict[str, Any]:
-    feasible = [r for r in records if r.objectives]
-    best = min(feasible, key=lambda r: r.objectives or [], default=None)
+    best = min((r for r in records if r.feasible), key=lambda r: r.objectives, default=None)
     point = None if best is None else {k: best.as_json()[k] for k in ("design", "operating_point", "metrics")}
-    return {"study": problem.name, "feasible": best is not None, "recommended": point,
-            "pareto": [point] if point else [], "evaluated": len(records)}  # fmt: skip
+    return {
+        "study": problem.name,
+        "feasible": best is not None,
+        "recommended": point,
+        "pareto": [point] if point else [],
+        "evaluated": len(records),
+    }
 
 
 def evaluate_document(document: dict[str, Any]) -> dict[str, Any]:
