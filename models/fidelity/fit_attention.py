@@ -18,7 +18,14 @@ from models.fidelity.attention import (
     infersim_rows,
     prefill_time_s,
 )
-from models.fidelity.fitting import Parameter, Sample, fit_constants, write_constants, write_left_out
+from models.fidelity.fitting import (
+    Parameter,
+    Sample,
+    fit_constants,
+    left_out_ranges,
+    write_constants,
+    write_left_out,
+)
 
 PREFILL = (
     Parameter("prefill_tile_rows", 128, 128, 128, "rows", "query rows of one tile"),
@@ -168,11 +175,7 @@ def _log_errors(
 def _write(
     values: Mapping[str, float], left_out: Mapping[str, Mapping[str, float]], errors: Mapping[str, list[FloatArray]]
 ) -> None:
-    ranges = {
-        name: f"{min(own[name] for own in seen):.3g} to {max(own[name] for own in seen):.3g} leaving one device out"
-        for name in values
-        if (seen := [own for own in left_out.values() if name in own])
-    }
+    ranges = left_out_ranges(left_out)
     intervals = tuple(
         Parameter(f"{kind}_interval_ratio", float(np.exp(np.quantile(np.concatenate(parts), 0.9))), 0, 1, "1",
                   "90 % of left-out rows lie within this factor")

@@ -86,6 +86,17 @@ def fit_constants(
     return unpacked(solution.x)
 
 
+def left_out_ranges(by_chip: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+    """Return for every constant the range it takes when one device after the other is left out, as a note."""
+    names = {name for values in by_chip.values() for name in values}
+    seen = {name: [values[name] for values in by_chip.values() if name in values] for name in names}
+    return {
+        name: f"{min(found):.3g} to {max(found):.3g} leaving one device out"
+        for name, found in seen.items()
+        if min(found) < max(found)
+    }
+
+
 def write_constants(
     name: str, parameters: Sequence[Parameter], values: Mapping[str, float], source: str, notes: Mapping[str, str]
 ) -> Path:

@@ -11,9 +11,13 @@ from numpy.typing import ArrayLike
 from models import tables
 from models.checks import FloatArray, require_known
 from models.hardware.design import DesignBatch
-from models.operators.axes import norm_maximum, per_design, size_arrays
+from models.operators.axes import per_design, size_arrays
+from models.operators.smooth import smooth_maximum
 
 Constants = Mapping[str, float]
+
+LANES_REFERENCE = 128.0
+"""Vector lanes per core for which the constants in cycles are stated."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +27,20 @@ class ElementwiseOperator:
     name: str
     reads: float
     writes: float
+    overlap_exponent: float = 2.0
+    """1 where a row is reduced before it is written, so that arithmetic and traffic follow each other."""
 
 
 ELEMENTWISE: dict[str, ElementwiseOperator] = {
     operator.name: operator
     for operator in (
-        ElementwiseOperator("norm", 1, 1),
+        ElementwiseOperator("norm", 1, 1, overlap_exponent=1.0),
+        ElementwiseOperator("layer_norm", 1, 1, overlap_exponent=1.0),
         ElementwiseOperator("rope", 1, 1),
         ElementwiseOperator("activation", 2, 1),
         ElementwiseOperator("residual", 2, 1),
         ElementwiseOperator("embedding", 1, 1),
-        ElementwiseOperator("softmax", 1, 1),
+        ElementwiseOperator("softmax", 1, 1, overlap_exponent=1.0),
         ElementwiseOperator("router", 1, 1),
         ElementwiseOperator("quantise", 1, 1),
         ElementwiseOperator("dequantise", 1, 1),
@@ -54,8 +61,8 @@ def elementwise_time_s(
     """
     Return the time of one elementwise or row-wise kernel on one chip.
 
-    The cores process elements at a rate of their own, the traffic crosses main memory unless it fits the shared
-    buffer, and both overlap softly.
+    The cores process elements at a rate of their own, of which a share is issue and does not grow with the lanes;
+    the traffic crosses main memory unless it fits the shared buffer; both overlap softly.
 
     Parameters
     ----------
@@ -94,18 +101,16 @@ def elementwise_time_s(
     require_known("elementwise operator", op, ELEMENTWISE)
     c = tables.constants("elementwise") if constants is None else constants
     count, traffic, n_rows = size_arrays(elements, traffic_bytes, rows)
-    cores = per_design(designs.n_cores, count)
-    clock_hz = per_design(designs.clock_hz, count)
-    issue_share = c["issue_fraction"]
-    lanes = issue_share + (1.0 - issue_share) * c["lanes_reference"] / per_design(designs.vector_lanes_per_core, count)
-    element_cycles = c[f"{op}_cycles_per_element"] * lanes * count
-    row_cycles = c[f"{op}_cycles_per_row"] * n_rows
-    core_s = (element_cycles + row_cycles) / (cores * clock_hz)
-    resident = 1.0 / (1.0 + (traffic / (c["l2_share_ratio"] * per_design(designs.l2_bytes, count) + 1.0)) ** 3)
+    issue = c["issue_fraction"]
+    lanes = issue + (1.0 - issue) * LANES_REFERENCE / per_design(designs.vector_lanes_per_core, count)
+    cycles = c[f"{op}_cycles_per_element"] * lanes * count + c[f"{op}_cycles_per_row"] * n_rows
+    core_s = cycles / (per_design(designs.n_cores, count) * per_design(designs.clock_hz, count))
+    kept_bytes = c["l2_share_fraction"] * per_design(designs.l2_bytes, count) + 1.0
+    resident = 1.0 / (1.0 + np.square(traffic / kept_bytes))
     memory_s = (
         traffic
         * (1.0 - resident * (1.0 - 1.0 / c["l2_rate_ratio"]))
         / (per_design(designs.memory_bandwidth_bytes_per_s, count) * c["memory_efficiency_fraction"])
     )
     start = per_design(c[f"{op}_start_s"] if start_s is None else start_s, count)
-    return np.asarray(start + norm_maximum(c["overlap_exponent"], core_s, memory_s))
+    return np.asarray(start + smooth_maximum(core_s, memory_s, ELEMENTWISE[op].overlap_exponent))
