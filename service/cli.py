@@ -23,12 +23,12 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document 
 def one_line_errors() -> Iterator[None]:
     """Bad input ends with exit code 2 and one line on stderr."""
     from explorer.document import StudyError
+    from models.checks import UnknownNameError
 
     try:
         yield
-    except (StudyError, LookupError, ValueError, OSError) as error:
-        text = str(error) if not isinstance(error, KeyError) else str(error.args[0])
-        print(f"chipfit: {' '.join(text.split())}", file=sys.stderr)
+    except (StudyError, UnknownNameError, OSError) as error:
+        print(f"chipfit: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(2) from None
 
 

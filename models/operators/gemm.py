@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from models.checks import FloatArray, require_at_least, require_positive
-from models.hardware.design import DesignBatch, macs_per_cycle_per_core, take
+from models.hardware.design import DesignBatch, macs_per_cycle_per_core
 from models.operators.gemm_constants import GemmConstants, gemm_constants
 from models.operators.smooth import smooth_excess, smooth_maximum
 from models.operators.tiling import (
@@ -20,9 +20,10 @@ from models.operators.tiling import (
     tile_cost,
     worth_trying,
 )
+from models.operators.tiling_kernel import least_cycles
 
-BLOCK_PAIRS = 16_384
-"""Pairs of design and shape handled at once: the buffers of one block stay in a core's cache."""
+TILES = tuple((rows, columns) for rows in TILE_ROWS for columns in TILE_COLUMNS)
+"""Tiles that are tried, the smallest first."""
 
 
 def onchip_cycles(
@@ -77,16 +78,8 @@ def onchip_cycles(
     ratio = require_positive("rate_ratio", rate_ratio, "1")
     n_shapes = max(len(size) for size in sizes)
     ratio = np.broadcast_to(ratio, (designs.n_designs if ratio.ndim == 2 else 1, n_shapes))
-    columns = np.argsort(np.broadcast_to(sizes[0], (n_shapes,)), kind="stable")
-    shapes = [np.broadcast_to(v, (n_shapes,))[columns] for v in (*sizes, element_bytes)]
-    rows = np.argsort(-accumulator_elements(designs), kind="stable")
-    cycles = np.empty((designs.n_designs, n_shapes))
-    chunk = max(1, BLOCK_PAIRS // n_shapes)
-    for start in range(0, designs.n_designs, chunk):
-        some = rows[start : start + chunk]
-        block_ratio = (ratio[some] if ratio.shape[0] > 1 else ratio)[:, columns]
-        cycles[np.ix_(some, columns)] = _least_cycles(take(designs, some), *shapes, block_ratio, used)
-    return cycles
+    shapes = [np.ascontiguousarray(np.broadcast_to(v, (n_shapes,))) for v in (*sizes, element_bytes)]
+    return _least_cycles(designs, *shapes, ratio, used)
 
 
 def _least_cycles(
@@ -98,62 +91,54 @@ def _least_cycles(
     rate_ratio: FloatArray,
     constants: GemmConstants,
 ) -> FloatArray:
-    """Least cycles over all tilings; designs are sorted by falling accumulator store, shapes by m."""
-    best = np.full((designs.n_designs, len(m)), np.inf)
-    room = accumulator_elements(designs)
-    old = (designs.bulk_async_copy == 0)[:, None]
-    rounding = np.where(old, constants.wave_rounding_fraction_without_bulk_copy, constants.wave_rounding_fraction)
-    per_core = 1.0 / designs.n_cores[:, None]
-    port = designs.noc_bytes_per_cycle_per_core[:, None]
-    work, waves = np.empty_like(best), np.empty_like(best)
-    for split in SPLITS:
-        depth = np.ceil(k / split / constants.k_tile_elements) * constants.k_tile_elements
-        steps = np.ceil(depth / (k_per_step(designs)[:, None] * rate_ratio))
-        steps *= np.maximum(rate_ratio, 1.0) ** constants.rate_loss_exponent
-        delivery = depth * element_bytes / port
-        extra = _split_cycles(designs, m * n, split, constants)
-        for tile_rows in TILE_ROWS:
-            if split > 1 and tile_rows > LARGEST_SPLIT_TILE_ROWS:
-                continue
-            for tile_columns in TILE_COLUMNS:
-                smallest = tile_rows * tile_columns == TILE_ROWS[0] * TILE_COLUMNS[0]
-                fits = designs.n_designs if smallest else int(np.sum(room >= tile_rows * tile_columns))
-                tried = worth_trying(m, n, k, tile_rows, tile_columns, split)
-                if fits == 0 or not tried.any():
-                    continue
-                first, last = int(tried.argmax()), len(m) - int(tried[::-1].argmax())
-                here = (slice(0, fits), slice(first, last))
-                tiles = np.where(tried, np.ceil(m / tile_rows) * np.ceil(n / tile_columns) * split, np.inf)
-                cost = tile_cost(designs, tile_rows, tile_columns, constants)
-                one, wave = work[here], waves[here]
-                np.multiply(steps[here], cost.cycles_per_k_step[:fits], out=one)
-                np.multiply(delivery[here], float(tile_rows + tile_columns), out=wave)
-                one += wave
-                one += cost.fixed_cycles[:fits]
-                np.multiply(tiles[first:last], per_core[:fits], out=wave)
-                one *= _wave_count(wave, rounding[:fits])
-                if split > 1:
-                    one += extra[here]
-                np.minimum(best[here], one, out=best[here])
-    return best
-
-
-def _wave_count(tiles_per_core: FloatArray, rounding: FloatArray) -> FloatArray:
-    """Return max(1, a ceil(w) + (1 - a) w), shape of `tiles_per_core`."""
-    if not rounding.any():
-        return np.maximum(tiles_per_core, 1.0)
-    counted = np.ceil(tiles_per_core)
-    counted *= rounding
-    counted += (1.0 - rounding) * tiles_per_core
-    return np.maximum(counted, 1.0)
-
-
-def _split_cycles(designs: DesignBatch, outputs: FloatArray, split: int, constants: GemmConstants) -> FloatArray:
-    """Cycles to write `split` partial results and add them, shape (n_designs, n_shapes)."""
-    path = (designs.noc_bytes_per_cycle_per_core * designs.n_cores)[:, None]
-    old = (designs.bulk_async_copy == 0)[:, None]
+    """Least cycles over all tilings, from factors of design and tile, and of shape and tile."""
+    step_cycles, fixed_cycles = _tile_factors(designs, constants)
+    old = designs.bulk_async_copy == 0
     overhead = np.where(old, constants.tile_cycles_without_bulk_copy, constants.tile_cycles)
-    return constants.split_cost_ratio * ((split + 1) * ACCUMULATOR_BYTES * outputs / path + overhead)
+    shape = (designs.n_designs, len(m))
+    return least_cycles(
+        *shape,
+        np.ascontiguousarray(np.broadcast_to(k_per_step(designs)[:, None] * rate_ratio, shape)),
+        np.ascontiguousarray(np.broadcast_to(np.maximum(rate_ratio, 1.0) ** constants.rate_loss_exponent, shape)),
+        designs.noc_bytes_per_cycle_per_core,
+        designs.n_cores,
+        np.where(old, constants.wave_rounding_fraction_without_bulk_copy, constants.wave_rounding_fraction),
+        constants.split_cost_ratio * overhead,
+        step_cycles,
+        fixed_cycles,
+        k,
+        m * n,
+        np.ascontiguousarray(element_bytes),
+        _tile_counts(m, n, k),
+        np.array([float(rows + columns) for rows, columns in TILES]),
+        np.array(SPLITS, dtype=np.float64),
+        constants.k_tile_elements,
+        constants.split_cost_ratio * ACCUMULATOR_BYTES,
+    )
+
+
+def _tile_factors(designs: DesignBatch, constants: GemmConstants) -> tuple[FloatArray, FloatArray]:
+    """Cycles per step and fixed cycles of every tile, shape (n_designs, n_tiles); infinite where it does not fit."""
+    room = accumulator_elements(designs)
+    step_cycles, fixed_cycles = (np.empty((designs.n_designs, len(TILES))) for _ in range(2))
+    for i, (rows, columns) in enumerate(TILES):
+        cost = tile_cost(designs, rows, columns, constants)
+        fits = (room >= rows * columns) | (i == 0)
+        step_cycles[:, i] = cost.cycles_per_k_step[:, 0]
+        fixed_cycles[:, i] = np.where(fits, cost.fixed_cycles[:, 0], np.inf)
+    return step_cycles, fixed_cycles
+
+
+def _tile_counts(m: FloatArray, n: FloatArray, k: FloatArray) -> FloatArray:
+    """Tiles times splits of every shape, shape (n_shapes, n_splits, n_tiles); infinite where not worth trying."""
+    counts = np.full((len(m), len(SPLITS), len(TILES)), np.inf)
+    for j, split in enumerate(SPLITS):
+        for i, (rows, columns) in enumerate(TILES):
+            if split > 1 and rows > LARGEST_SPLIT_TILE_ROWS:
+                continue
+            tried = worth_trying(m, n, k, rows, columns, split)
+            counts[:, j, i] = np.where(tried, np.ceil(m / rows) * np.ceil(n / columns) * split, np.inf)
+    return counts
 
 
 def gemm_dram_bytes(

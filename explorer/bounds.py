@@ -1,0 +1,241 @@
+"""Boxes of designs, and bounds that no design inside can beat."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.constraints import chip_violations
+from explorer.document import StudyError
+from explorer.objectives import COMBINED, Mixture, Objective, objective_values
+from explorer.problem import Problem
+from explorer.space import designs_at
+from models.checks import BoolArray, FloatArray, IntArray
+from models.evaluate import evaluate
+from models.evaluation import worst_violation
+from models.hardware.area import die_area_mm2
+from models.hardware.design import DesignBatch
+from models.hardware.power import full_rate_power_w
+from models.metrics import METRICS
+
+SLACK = 1e-9
+"""Relative slack by which bounds are rounded outward against floating point."""
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """
+    Boxes of a space: per parameter the lowest and the highest index, and a window of inner alternatives.
+
+    `low` and `high` have shape (n_boxes, n_parameters) and are equal for categories. `first` and `last` of shape
+    (n_boxes,) are the window: alternatives of one degree and mix, neighbouring batches.
+    """
+
+    low: IntArray
+    high: IntArray
+    first: IntArray
+    last: IntArray
+
+    @property
+    def n_boxes(self) -> int:
+        """Number of boxes."""
+        return len(self.low)
+
+    def take(self, index: IntArray | BoolArray) -> Boxes:
+        """The boxes at `index`."""
+        return Boxes(*[getattr(self, field.name)[index] for field in dataclasses.fields(self)])
+
+
+def join(parts: list[Boxes]) -> Boxes:
+    """All boxes of several batches in order."""
+    return Boxes(*[np.concatenate([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(Boxes)])
+
+
+def require_boundable(objectives: tuple[Objective, ...]) -> None:
+    """
+    Refuse, by name, an objective whose value on a box this model cannot bound.
+
+    Raises
+    ------
+    StudyError
+        With a pointer to the objective.
+    """
+    faults = [
+        {"pointer": f"/objectives/{i}/metric", "detail": f"{o.metric} cannot be certified in this direction"}
+        for i, o in enumerate(objectives)
+        if not is_boundable(o)
+    ]
+    if faults:
+        raise StudyError(faults)
+
+
+def is_boundable(objective: Objective) -> bool:
+    """Whether the two-batch evaluation of a box bounds the objective."""
+    if objective.metric == COMBINED:
+        return objective.maximize
+    metric = METRICS[objective.metric]
+    return metric.bounded and objective.maximize == (metric.direction == "maximize")
+
+
+def idle_parameters(problem: Problem) -> tuple[str, ...]:
+    """Parameters that no scenario of the study can use, so that the cheapest value is at least as good as any."""
+    system = problem.scenarios[0].scenario.system
+    idle = ["second_tier"]
+    if system.n_chips == 1:
+        idle.append("scale_up_link")
+    if system.n_chips <= system.n_chips_per_node:
+        idle.append("scale_out_link")
+    return tuple(idle)
+
+
+def root_boxes(problem: Problem) -> Boxes:
+    """
+    Return boxes that cover the space: one for every combination of categories, and of degree and mix.
+
+    Parameters that nothing uses are fixed at their cheapest value, which loses no optimum since area, power and
+    cost rise with them and nothing else changes.
+    """
+    space, idle = problem.space, idle_parameters(problem)
+    ranges = []
+    for p in space.parameters:
+        if p.name in idle:
+            ranges.append([p.values.index("none") if "none" in p.values else 0])
+        else:
+            ranges.append([0] if p.ordered else list(range(len(p.values))))
+    grid = np.array(np.meshgrid(*ranges, indexing="ij")).reshape(len(ranges), -1).T
+    high = grid.copy()
+    for i, p in enumerate(space.parameters):
+        if p.ordered and p.name not in idle:
+            high[:, i] = len(p.values) - 1
+    windows = alternative_windows(problem)
+    n = len(grid)
+    return Boxes(
+        np.repeat(grid, len(windows), axis=0),
+        np.repeat(high, len(windows), axis=0),
+        np.tile(windows[:, 0], n),
+        np.tile(windows[:, 1], n),
+    )
+
+
+def alternative_windows(problem: Problem) -> IntArray:
+    """First and last alternative of each degree and mix, shape (n_windows, 2); one window for a mixture."""
+    if len(problem.scenarios) > 1:
+        return np.array([[0, 0]])
+    choices = problem.scenarios[0].choices
+    key = choices.tensor_parallel.astype(np.int64) * len(problem.scenarios[0].scenario.mixes) + choices.mix
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    ends = np.append(starts[1:], len(key)) - 1
+    return np.stack([starts, ends], axis=1)
+
+
+@dataclass(frozen=True)
+class BoxBounds:
+    """
+    Bounds of boxes, objectives as costs to minimise.
+
+    `cost` of shape (n_boxes, n_objectives) is never above the cost of any feasible design and alternative inside,
+    infinite where none can be feasible; `first` and `last` are the window of alternatives that may be feasible;
+    `best` is the alternative with the least bound in the first objective.
+    """
+
+    cost: FloatArray
+    first: IntArray
+    last: IntArray
+    best: IntArray
+
+
+def bound_boxes(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...]) -> BoxBounds:
+    """
+    Return bounds: times at the upper corner of every box, area, energy per access and cost at the lower.
+
+    A point box gives the exact values of its design at its best alternative of the window.
+    """
+    cost = np.full((boxes.n_boxes, len(objectives)), np.inf)
+    first, last, best = boxes.first.copy(), boxes.last.copy(), boxes.first.copy()
+    width = boxes.last - boxes.first + 1
+    sizes = np.maximum(1, 2 ** np.ceil(np.log2(width)).astype(np.int64))
+    for size in np.unique(sizes):
+        rows = np.flatnonzero(sizes == size)
+        part = _bound_window(problem, boxes.take(rows), int(width[rows].max()), objectives)
+        cost[rows], first[rows], last[rows], best[rows] = part.cost, part.first, part.last, part.best
+    return BoxBounds(cost, first, last, best)
+
+
+def corners(problem: Problem, boxes: Boxes) -> tuple[DesignBatch, DesignBatch]:
+    """Performance batch (upper corners) and cost batch (lower corners) of boxes."""
+    document = problem.document
+    same = bool(np.array_equal(boxes.low, boxes.high))
+    upper = designs_at(problem.space, boxes.high, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
+    if same:
+        return upper, upper
+    lower = designs_at(problem.space, boxes.low, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
+    return upper, lower
+
+
+def _bound_window(problem: Problem, boxes: Boxes, width: int, objectives: tuple[Objective, ...]) -> BoxBounds:
+    """Bounds of boxes whose windows are at most `width` alternatives wide."""
+    performance, cheapest = corners(problem, boxes)
+    several = len(problem.scenarios) > 1
+    wanted = None if several else np.minimum(boxes.first[:, None] + np.arange(width), boxes.last[:, None])
+    evaluations = evaluate(performance, cheapest, problem.scenarios, problem.tables, wanted)
+    chip = chip_violations(problem.limits, cheapest, evaluations[0].figures)
+    affordable = np.max(np.stack([v[:, 0] for v in chip.values()]), axis=0) <= SLACK
+    if several:
+        costs, possible = _mixture_costs(problem, evaluations, objectives)
+    else:
+        possible = worst_violation(evaluations[0]) <= SLACK
+        signed = [o.sign * objective_values(o, evaluations, problem.mixture) for o in objectives]
+        costs = np.stack([np.where(possible, each, np.inf) for each in signed], axis=2)
+    possible = possible & affordable[:, None]
+    costs = np.where(possible[:, :, None], costs, np.inf)
+    bound = costs.min(axis=1)
+    bound = bound - SLACK * np.abs(np.where(np.isfinite(bound), bound, 0.0))
+    if several:
+        return BoxBounds(bound, boxes.first, boxes.last, boxes.first)
+    place = np.argmax(possible, axis=1), possible.shape[1] - 1 - np.argmax(possible[:, ::-1], axis=1)
+    assert wanted is not None
+    rows = np.arange(boxes.n_boxes)
+    return BoxBounds(
+        bound, wanted[rows, place[0]], wanted[rows, place[1]], wanted[rows, np.argmin(costs[:, :, 0], axis=1)]
+    )
+
+
+def _mixture_costs(problem: Problem, evaluations: list, objectives: tuple[Objective, ...]) -> tuple[FloatArray, BoolArray]:
+    """Costs of a mixture with each scenario at its own best alternative, shape (n_boxes, 1, n_objectives)."""
+    possible = np.ones((evaluations[0].units_per_s.shape[0], 1), dtype=bool)
+    best = []
+    for each in evaluations:
+        allowed = worst_violation(each) <= SLACK
+        possible &= allowed.any(axis=1, keepdims=True)
+        rate = np.where(allowed, each.units_per_s, 0.0).max(axis=1, keepdims=True)
+        best.append(dataclasses.replace(each, units_per_s=np.maximum(rate, np.finfo(float).tiny)))
+    mixture: Mixture = problem.mixture
+    costs = np.stack([o.sign * objective_values(o, best, mixture) for o in objectives], axis=2)
+    return np.where(possible[:, :, None], costs, np.inf), possible
+
+
+def budget_spans(problem: Problem, boxes: Boxes, axes: IntArray) -> FloatArray:
+    """
+    Return what raising each axis from its low to its high index costs, others low, in budgets.
+
+    Returns
+    -------
+    array of shape (n_boxes, n_axes)
+        Share of the area budget plus share of the power cap. [1]
+    """
+    base = _budget_shares(problem, boxes.low)
+    spans = np.empty((boxes.n_boxes, len(axes)))
+    for column, axis in enumerate(axes):
+        raised = boxes.low.copy()
+        raised[:, axis] = boxes.high[:, axis]
+        spans[:, column] = _budget_shares(problem, raised) - base
+    return spans
+
+
+def _budget_shares(problem: Problem, points: IntArray) -> FloatArray:
+    document = problem.document
+    designs = designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
+    area = die_area_mm2(designs) / document.budget.area
+    return area + full_rate_power_w(designs) / document.budget.tdp
