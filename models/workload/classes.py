@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +17,14 @@ from models.workload.distribution import (
 from models.workload.requests import Requests
 
 DEFAULT_ERROR_FRACTION = 0.01
-KNEE_TOKENS = 2.0 ** np.arange(5, 15)
+KNEE_TOKENS = 2.0 ** np.arange(5.0, 14.0625, 0.125)
 """Prompt lengths at which a step may turn from bound by weights to bound by compute: prefill time has a knee there."""
+_BETWEEN_KNEES = 0.8
+"""Share of the error allowed at a knee of the list, so that those between two of them keep it too."""
 _FINE_ATOMS = 4096
 """Distributions with more atoms are first put on a logarithmic grid far finer than the error asked for."""
+_FINE_WIDTH, _FINE_MARGIN = 0.5, 0.95
+"""Cells of that grid are this wide times the root of the error, which hides width^2 / 12 of it: 2 of the 5 % kept."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ def quantise(
     sums = _fine_sums(distribution, error_fraction)
     scale = _tolerances(sums.sum(axis=0), error_fraction, attention_share)
     groups = _cut(sums, scale)
-    return _classes(np.stack([sums[group].sum(axis=0) for group in groups]), distribution, moments, attention_share)
+    return _classes(np.stack([sums[group].sum(axis=0) for group in groups]), moments, attention_share)
 
 
 # Columns of the sums over a group of atoms: weight, x = input, y = output, p = cached prefix, their products, knees.
@@ -114,20 +119,26 @@ _AXES = (_X, _Y, _P)
 
 def _fine_sums(distribution: RequestDistribution, error_fraction: float) -> FloatArray:
     """Weighted sums of each atom, or of each cell of a fine grid where there are many, shape (n_cells, n_sums)."""
-    w, x, y = distribution.weight, distribution.input_tokens, distribution.output_tokens
-    p = distribution.cached_prefix_tokens
-    columns = [w, w * x, w * y, w * p, w * x * x, w * y * y, w * p * p, w * x * y]
-    columns += [w * np.maximum(x - p, knee) for knee in KNEE_TOKENS]
-    if len(w) <= _FINE_ATOMS:
-        return np.column_stack(columns)
-    width = 0.2 * np.sqrt(error_fraction)
-    codes = [np.floor(np.log1p(values) / width).astype(np.int64) for values in (x, y, p)]
+    if len(distribution.weight) <= _FINE_ATOMS:
+        return np.column_stack(list(_products(distribution)))
+    lengths = (distribution.input_tokens, distribution.output_tokens, distribution.cached_prefix_tokens)
+    width = _FINE_WIDTH * np.sqrt(error_fraction)
+    codes = [np.floor(np.log1p(tokens) / width).astype(np.int64) for tokens in lengths]
     key = (codes[0] * (codes[1].max() + 1) + codes[1]) * (codes[2].max() + 1) + codes[2]
     _, cell = np.unique(key, return_inverse=True)
-    return np.column_stack([np.bincount(cell, weights=column) for column in columns])
+    return np.column_stack([np.bincount(cell, weights=column) for column in _products(distribution)])
 
 
-def _errors(sums: FloatArray) -> FloatArray:
+def _products(distribution: RequestDistribution) -> Iterator[FloatArray]:
+    """Columns of the sums, one at a time, each of shape (n_atoms,)."""
+    w, x, y = distribution.weight, distribution.input_tokens, distribution.output_tokens
+    p = distribution.cached_prefix_tokens
+    yield from (w, w * x, w * y, w * p, w * x * x, w * y * y, w * p * p, w * x * y)
+    for knee_tokens in KNEE_TOKENS:
+        yield w * np.maximum(x - p, knee_tokens)
+
+
+def _errors(sums: FloatArray, knee_tokens: FloatArray = KNEE_TOKENS) -> FloatArray:
     """Largest error of standing for a group by its means, per criterion: attention, KV length, each knee."""
     w, x, y, p = (sums[..., i] for i in (_W, _X, _Y, _P))
     safe = np.maximum(w, 1e-300)
@@ -135,7 +146,7 @@ def _errors(sums: FloatArray) -> FloatArray:
         np.maximum(sums[..., square] - mean * mean / safe, 0.0) for square, mean in ((_XX, x), (_YY, y), (_PP, p))
     )
     covariance = np.abs(sums[..., _XY] - x * y / safe)
-    knees = sums[..., _KNEES:] - np.maximum((x - p)[..., None], KNEE_TOKENS * w[..., None])
+    knees = sums[..., _KNEES:] - np.maximum((x - p)[..., None], knee_tokens * w[..., None])
     attention, kv_length = (spread_x + spread_p) / 2, covariance + spread_y / 2
     return np.concatenate([attention[..., None], kv_length[..., None], np.maximum(knees, 0.0)], axis=-1)
 
@@ -143,7 +154,7 @@ def _errors(sums: FloatArray) -> FloatArray:
 def _tolerances(total: FloatArray, error_fraction: float, attention_share: float) -> FloatArray:
     """What the errors of all groups may sum to, per criterion."""
     attention = max(total[_XX] - total[_PP], 1e-6 * total[_XX]) / 2 / max(attention_share, 1e-6)
-    means = np.concatenate([[attention, total[_XY] + total[_YY] / 2], total[_KNEES:]])
+    means = np.concatenate([[attention, total[_XY] + total[_YY] / 2], _BETWEEN_KNEES * total[_KNEES:]])
     return error_fraction * means
 
 
@@ -154,8 +165,7 @@ def _cut(sums: FloatArray, tolerance: FloatArray) -> list[IntArray]:
     while True:
         total = np.sum(errors, axis=0)
         worst = int(np.argmax(total))
-        # a criterion is met with a margin for what the fine grid hides
-        if total[worst] <= 0.98:
+        if total[worst] <= _FINE_MARGIN:
             return groups
         order = np.argsort([-error[worst] for error in errors])
         chosen = next((int(index) for index in order if len(groups[index]) > 1), None)
@@ -169,16 +179,19 @@ def _cut(sums: FloatArray, tolerance: FloatArray) -> list[IntArray]:
 def _halves(sums: FloatArray, group: IntArray, criterion: int) -> list[IntArray]:
     """The two parts of a group with the least error of one criterion, over all cuts along each axis."""
     best_error, best = np.inf, [group[:1], group[1:]]
+    knee = slice(criterion - 2, criterion - 1) if criterion >= 2 else slice(0)
+    inside = np.column_stack([sums[group, :_KNEES], sums[group, _KNEES:][:, knee]])
     for axis in _AXES:
-        position = sums[group, axis] / sums[group, _W]
+        position = inside[:, axis] / inside[:, _W]
         order = np.argsort(position, kind="stable")
         sorted_position = position[order]
         cuts = np.flatnonzero(sorted_position[1:] > sorted_position[:-1])
         if not cuts.size:
             continue
-        left = np.cumsum(sums[group[order]], axis=0)
-        below = left[cuts]
-        error = (_errors(below) + _errors(left[-1] - below))[:, criterion]
+        left = np.cumsum(inside[order], axis=0)
+        below, above = left[cuts], left[-1] - left[cuts]
+        both = _errors(below, KNEE_TOKENS[knee]) + _errors(above, KNEE_TOKENS[knee])
+        error = both[:, min(criterion, 2)]
         at = int(np.argmin(error))
         if error[at] < best_error:
             best_error = float(error[at])
@@ -186,20 +199,14 @@ def _halves(sums: FloatArray, group: IntArray, criterion: int) -> list[IntArray]
     return best
 
 
-def _classes(
-    sums: FloatArray, distribution: RequestDistribution, moments: RequestMoments, attention_share: float
-) -> RequestClasses:
+def _classes(sums: FloatArray, moments: RequestMoments, attention_share: float) -> RequestClasses:
     """Class means and the errors they make against the unquantised distribution."""
     sums = sums[np.argsort(sums[:, _X] / sums[:, _W])]
     weight = sums[:, _W] / sums[:, _W].sum()
     x, y, p = (sums[:, axis] / sums[:, _W] for axis in _AXES)
     p = np.minimum(p, x)
     met = request_moments(RequestDistribution(weight, x, y, p))
-    prompt = distribution.input_tokens - distribution.cached_prefix_tokens
-    knee_errors = [
-        abs(weight @ np.maximum(x - p, knee) / (distribution.weight @ np.maximum(prompt, knee)) - 1.0)
-        for knee in KNEE_TOKENS
-    ]
+    knee_errors = weight @ np.maximum((x - p)[:, None], KNEE_TOKENS) / sums[:, _KNEES:].sum(axis=0) - 1.0
     return RequestClasses(
         weight=weight,
         input_tokens=x,
@@ -207,7 +214,7 @@ def _classes(
         cached_prefix_tokens=p,
         moments=moments,
         prefill_error_fraction=attention_share * _relative(met.prefill_token_pairs, moments.prefill_token_pairs),
-        knee_error_fraction=float(max(knee_errors)),
+        knee_error_fraction=float(np.abs(knee_errors).max()),
         kv_length_error_fraction=_relative(met.context_tokens, moments.context_tokens),
         total_tokens_error_fraction=_relative(
             met.input_tokens + met.output_tokens, moments.input_tokens + moments.output_tokens

@@ -107,9 +107,7 @@ def request_distribution(
 def observed_distribution(requests: Requests) -> RequestDistribution:
     """Return observed requests as a distribution in which each weighs the same."""
     weight = np.full(requests.n, 1.0 / requests.n)
-    return RequestDistribution(
-        weight, requests.input_tokens, requests.output_tokens, requests.cached_prefix_tokens
-    )
+    return RequestDistribution(weight, requests.input_tokens, requests.output_tokens, requests.cached_prefix_tokens)
 
 
 def independent_distribution(

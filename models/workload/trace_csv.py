@@ -7,12 +7,13 @@ import io
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from models.checks import FloatArray
-from models.workload.trace_formats import SECONDS_PER_CLOCK, TraceColumns, recognise
+from models.workload.trace_formats import SECONDS_PER_CLOCK, TraceColumns, TraceFormat, recognise
 
 ROWS_PER_CHUNK = 20_000
 SEPARATORS = ",;\t|"
@@ -24,6 +25,40 @@ def read_table(text: str, name: str) -> TraceColumns:
     """Return the columns of a text table with one header row; '#' lines before it are provenance."""
     header, separator = _header(text, name)
     fmt, matched = recognise(header, name)
+    values = None if fmt.clock == "datetime" else _plain_numbers(text, separator, header, matched)
+    if values is None:
+        values = _checked_cells(text, separator, header, fmt, matched, name)
+    if fmt.clock != "datetime" and "arrival_s" in values:
+        values["arrival_s"] = values["arrival_s"] * SECONDS_PER_CLOCK[fmt.clock]
+    labels = {field: column.strip() for field, column in matched.items()}
+    return TraceColumns(values, labels, _place(text, separator), fmt.absolute)
+
+
+def _plain_numbers(
+    text: str, separator: str, header: Sequence[str], matched: Mapping[str, str]
+) -> dict[str, FloatArray] | None:
+    """All columns at once where every cell is a finite number and every row full, else None: read them one by one."""
+    if '"' in text or not {"session_id", "prefix_blocks"}.isdisjoint(matched):
+        return None
+    columns = [header.index(column) for column in matched.values()]
+    lines = _lines(text)
+    next(lines)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            table = np.loadtxt(lines, delimiter=separator, usecols=columns, ndmin=2, comments=None)
+    except (ValueError, UserWarning):
+        return None
+    full = text.count(separator, _start(text)) == (len(table) + 1) * (len(header) - 1)
+    if not (full and np.isfinite(table).all()):
+        return None
+    return {field: np.ascontiguousarray(table[:, index]) for index, field in enumerate(matched)}
+
+
+def _checked_cells(
+    text: str, separator: str, header: Sequence[str], fmt: TraceFormat, matched: Mapping[str, str], name: str
+) -> dict[str, FloatArray]:
+    """All columns cell by cell: empty cells become NaN, and what breaks a rule is named with its place."""
     chunks: dict[str, list[FloatArray]] = {field: [] for field in matched}
     sessions: dict[str, int] = {}
     first = 0
@@ -41,11 +76,7 @@ def read_table(text: str, name: str) -> TraceColumns:
         first += len(rows)
     if first == 0:
         raise ValueError(f"{name}: no data rows below the header")
-    values = {field: np.concatenate(parts) for field, parts in chunks.items()}
-    if fmt.clock != "datetime" and "arrival_s" in values:
-        values["arrival_s"] = values["arrival_s"] * SECONDS_PER_CLOCK[fmt.clock]
-    labels = {field: column.strip() for field, column in matched.items()}
-    return TraceColumns(values, labels, _place(text, separator), fmt.absolute)
+    return {field: np.concatenate(parts) for field, parts in chunks.items()}
 
 
 class _CellError(ValueError):
@@ -58,7 +89,15 @@ class _CellError(ValueError):
 
 def _lines(text: str) -> Iterator[str]:
     """The lines from the header on."""
-    return itertools.dropwhile(lambda line: line.startswith("#") or not line.strip(), io.StringIO(text, newline=""))
+    lines = io.StringIO(text, newline="")
+    lines.seek(_start(text))
+    return lines
+
+
+def _start(text: str) -> int:
+    """Where the header begins, past blank lines and provenance."""
+    skipped = itertools.takewhile(lambda line: line.startswith("#") or not line.strip(), io.StringIO(text, newline=""))
+    return sum(len(line) for line in skipped)
 
 
 def _header(text: str, name: str) -> tuple[list[str], str]:
@@ -98,7 +137,7 @@ def _place(text: str, separator: str) -> Callable[[int], str]:
     """Row -> "line 7" by reading the table again, which only an error pays for."""
 
     def place(row: int) -> str:
-        before = len(text.splitlines()) - sum(1 for _ in _lines(text))
+        before = len(text[: _start(text)].splitlines())
         reader = csv.reader(_lines(text), delimiter=separator)
         next(reader)
         seen = -1

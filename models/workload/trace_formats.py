@@ -63,9 +63,7 @@ FORMATS: tuple[TraceFormat, ...] = (
         clock="ns",
         absolute=True,
     ),
-    TraceFormat(
-        "llmperf", {"input_tokens": "number_input_tokens", "output_tokens": "number_output_tokens"}, {}
-    ),
+    TraceFormat("llmperf", {"input_tokens": "number_input_tokens", "output_tokens": "number_output_tokens"}, {}),
     TraceFormat("prompt-lengths", {"input_tokens": "prompt_len", "output_tokens": "output_len"}, {}),
     TraceFormat("prompt-tokens", {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}, {}),
     TraceFormat(
