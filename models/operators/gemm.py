@@ -11,19 +11,14 @@ from models.operators.gemm_constants import GemmConstants, gemm_constants
 from models.operators.smooth import smooth_excess, smooth_maximum
 from models.operators.tiling import (
     ACCUMULATOR_BYTES,
-    LARGEST_SPLIT_TILE_ROWS,
     SPLITS,
-    TILE_COLUMNS,
-    TILE_ROWS,
-    accumulator_elements,
+    TILE_SIDES,
     k_per_step,
     tile_cost,
-    worth_trying,
+    tile_counts,
+    tile_fits,
 )
 from models.operators.tiling_kernel import least_cycles
-
-TILES = tuple((rows, columns) for rows in TILE_ROWS for columns in TILE_COLUMNS)
-"""Tiles that are tried, the smallest first."""
 
 
 def onchip_cycles(
@@ -92,7 +87,7 @@ def _least_cycles(
     constants: GemmConstants,
 ) -> FloatArray:
     """Least cycles over all tilings, from factors of design and tile, and of shape and tile."""
-    step_cycles, fixed_cycles = _tile_factors(designs, constants)
+    cost = tile_cost(designs, constants)
     old = designs.bulk_async_copy == 0
     overhead = np.where(old, constants.tile_cycles_without_bulk_copy, constants.tile_cycles)
     shape = (designs.n_designs, len(m))
@@ -104,41 +99,17 @@ def _least_cycles(
         designs.n_cores,
         np.where(old, constants.wave_rounding_fraction_without_bulk_copy, constants.wave_rounding_fraction),
         constants.split_cost_ratio * overhead,
-        step_cycles,
-        fixed_cycles,
+        cost.cycles_per_k_step,
+        np.where(tile_fits(designs), cost.fixed_cycles, np.inf),
         k,
         m * n,
         np.ascontiguousarray(element_bytes),
-        _tile_counts(m, n, k),
-        np.array([float(rows + columns) for rows, columns in TILES]),
+        tile_counts(m, n, k),
+        TILE_SIDES.sum(axis=0),
         np.array(SPLITS, dtype=np.float64),
         constants.k_tile_elements,
         constants.split_cost_ratio * ACCUMULATOR_BYTES,
     )
-
-
-def _tile_factors(designs: DesignBatch, constants: GemmConstants) -> tuple[FloatArray, FloatArray]:
-    """Cycles per step and fixed cycles of every tile, shape (n_designs, n_tiles); infinite where it does not fit."""
-    room = accumulator_elements(designs)
-    step_cycles, fixed_cycles = (np.empty((designs.n_designs, len(TILES))) for _ in range(2))
-    for i, (rows, columns) in enumerate(TILES):
-        cost = tile_cost(designs, rows, columns, constants)
-        fits = (room >= rows * columns) | (i == 0)
-        step_cycles[:, i] = cost.cycles_per_k_step[:, 0]
-        fixed_cycles[:, i] = np.where(fits, cost.fixed_cycles[:, 0], np.inf)
-    return step_cycles, fixed_cycles
-
-
-def _tile_counts(m: FloatArray, n: FloatArray, k: FloatArray) -> FloatArray:
-    """Tiles times splits of every shape, shape (n_shapes, n_splits, n_tiles); infinite where not worth trying."""
-    counts = np.full((len(m), len(SPLITS), len(TILES)), np.inf)
-    for j, split in enumerate(SPLITS):
-        for i, (rows, columns) in enumerate(TILES):
-            if split > 1 and rows > LARGEST_SPLIT_TILE_ROWS:
-                continue
-            tried = worth_trying(m, n, k, rows, columns, split)
-            counts[:, j, i] = np.where(tried, np.ceil(m / rows) * np.ceil(n / columns) * split, np.inf)
-    return counts
 
 
 def gemm_dram_bytes(

@@ -13,6 +13,8 @@ from models.operators.gemm_constants import GemmConstants
 ACCUMULATOR_BYTES = 4.0
 TILE_ROWS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 TILE_COLUMNS = (32, 64, 128, 256, 512, 1024, 2048)
+TILE_SIDES = np.array([(rows, columns) for rows in TILE_ROWS for columns in TILE_COLUMNS], dtype=np.float64).T
+"""Rows and columns of every tile that is tried, the smallest first, shape (2, n_tiles)."""
 SPLITS = (1, 2, 4, 8)
 LARGEST_SPLIT_TILE_ROWS = 128
 MOST_TILES_TO_SPLIT = 1024
@@ -23,7 +25,7 @@ SMALL_TILE_ELEMENTS = 8192
 @dataclass(frozen=True)
 class TileCost:
     """
-    Cycles of one tile on one core: k_steps * cycles_per_k_step + fixed_cycles; arrays of shape (n_designs, 1).
+    Cycles of one tile on one core: k_steps * cycles_per_k_step + fixed_cycles; arrays of shape (n_designs, n_tiles).
 
     `k_steps` counts steps of `k_per_step` elements of k at the rate of the format.
     """
@@ -53,9 +55,9 @@ def k_per_step(designs: DesignBatch) -> FloatArray:
     return np.asarray(designs.array_k * rows)
 
 
-def tile_cost(designs: DesignBatch, tile_rows: int, tile_columns: int, constants: GemmConstants) -> TileCost:
+def tile_cost(designs: DesignBatch, constants: GemmConstants) -> TileCost:
     """
-    Return what a tile of `tile_rows` x `tile_columns` outputs costs on the arrays of one core.
+    Return what each of `TILES` costs on the arrays of one core, in outputs of rows x columns.
 
     Output stationary: each array sweeps k for one patch of array_m x array_n outputs. Weight stationary: the
     rows of the array hold k, its columns n, and the rows of the tile stream through; a stream shorter than the
@@ -63,43 +65,47 @@ def tile_cost(designs: DesignBatch, tile_rows: int, tile_columns: int, constants
     mirror. A design may use a part of its array, so fill and drain follow the part that the tile covers.
     """
     overlap = constants.fold_overlap_fraction
-    arrays = designs.arrays_per_core * designs.array_groups
-    rows, columns = _group_side(designs, designs.array_m), _group_side(designs, designs.array_n)
-    output = designs.stationarity == Stationarity.OUTPUT
-    mirrored = designs.stationarity == Stationarity.INPUT
-    streamed = np.where(mirrored, float(tile_columns), float(tile_rows))
-    held = np.where(mirrored, float(tile_rows), float(tile_columns))
+    tile_rows, tile_columns = TILE_SIDES
+    arrays = (designs.arrays_per_core * designs.array_groups)[:, None]
+    rows, columns = (_group_side(designs, side)[:, None] for side in (designs.array_m, designs.array_n))
+    output = (designs.stationarity == Stationarity.OUTPUT)[:, None]
+    mirrored = (designs.stationarity == Stationarity.INPUT)[:, None]
+    streamed, held = np.where(mirrored, tile_columns, tile_rows), np.where(mirrored, tile_rows, tile_columns)
     row_patches = np.where(output, np.ceil(tile_rows / rows), 1.0)
     patches = np.ceil(row_patches * np.ceil(held / columns) / arrays)
-    skew = np.minimum(rows, np.where(output, float(tile_rows), rows)) + np.minimum(columns, held) - 2.0
+    skew = np.minimum(rows, np.where(output, tile_rows, rows)) + np.minimum(columns, held) - 2.0
     fold = overlap * np.maximum(streamed, rows) + (1.0 - overlap) * (streamed + rows + skew)
     step = np.where(output, 1.0, fold)
     exposed = np.where(output, (1.0 - overlap) * skew * patches, 0.0)
     per_tile = np.where(designs.bulk_async_copy > 0, constants.tile_cycles, constants.tile_cycles_without_bulk_copy)
     coordination = constants.group_coordination_cycles * np.log2(designs.array_groups)
     fill = skew + np.where(output, 0.0, rows)
-    return TileCost((patches * step)[:, None], (exposed + fill + per_tile + coordination)[:, None])
+    return TileCost(patches * step, exposed + fill + (per_tile + coordination)[:, None])
 
 
-def worth_trying(
-    m: FloatArray, n: FloatArray, k: FloatArray, tile_rows: int, tile_columns: int, split: int
-) -> BoolArray:
+def tile_fits(designs: DesignBatch) -> BoolArray:
+    """Whether a core can accumulate each of `TILES`, shape (n_designs, n_tiles); the smallest always fits."""
+    fits = accumulator_elements(designs)[:, None] >= TILE_SIDES[0] * TILE_SIDES[1]
+    fits[:, 0] = True
+    return np.asarray(fits)
+
+
+def tile_counts(m: FloatArray, n: FloatArray, k: FloatArray) -> FloatArray:
     """
-    Return which shapes may gain from a tile, shape (n_shapes,).
+    Return tiles times splits of every shape, shape (n_shapes, n_splits, n_tiles); infinite where nothing is gained.
 
     Left out are tiles of which half would already cover the matrix (dominated), tiny tiles in great number, and
     splits where there are plenty of tiles or little k. The rule looks at the shape alone, so more hardware never
     takes a choice away.
     """
-    tiles = np.ceil(m / tile_rows) * np.ceil(n / tile_columns)
-    covers = ((m > tile_rows / 2) | (tile_rows == TILE_ROWS[0])) & (
-        (n > tile_columns / 2) | (tile_columns == TILE_COLUMNS[0])
-    )
-    if tile_rows * tile_columns < SMALL_TILE_ELEMENTS:
-        covers &= tiles <= MOST_TILES_OF_SMALL_AREA
-    if split > 1:
-        covers &= (tiles <= MOST_TILES_TO_SPLIT) & (k >= 64.0 * split)
-    return np.asarray(covers)
+    rows, columns = TILE_SIDES
+    m, n, k = m[:, None, None], n[:, None, None], k[:, None, None]
+    splits = np.array(SPLITS, dtype=np.float64)[:, None]
+    tiles = np.ceil(m / rows) * np.ceil(n / columns)
+    tried = ((m > rows / 2) | (rows == rows[0])) & ((n > columns / 2) | (columns == columns[0]))
+    tried &= (rows * columns >= SMALL_TILE_ELEMENTS) | (tiles <= MOST_TILES_OF_SMALL_AREA)
+    splittable = (rows <= LARGEST_SPLIT_TILE_ROWS) & (tiles <= MOST_TILES_TO_SPLIT) & (k >= 64.0 * splits)
+    return np.where(tried & ((splits == 1) | splittable), tiles * splits, np.inf)
 
 
 def _group_side(designs: DesignBatch, side: FloatArray) -> FloatArray:
