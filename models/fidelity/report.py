@@ -39,6 +39,8 @@ class GroupReport:
     p90_ape: float | None = None
     kendall_tau: float | None = None
     spearman: float | None = None
+    concordance: float | None = None
+    """Share of the pairs whose measured values differ by more than their noise that the prediction orders alike."""
     roofline_mape: float | None = None
     interval_coverage: float | None = None
     interval_width: float | None = None
