@@ -16,6 +16,9 @@ from models.tables import DATA, read_rows
 RATE_CLASSES = ("fp32", "tf32", "bf16", "int8", "fp8", "fp6", "fp4")
 """Array rates a design may have, wide first; each is the `<class>_rate_ratio` column of a design."""
 
+_SEARCHED_SHRINK = (1.0, 0.94, 0.88, 0.82, 0.76, 0.7)
+"""Fractions of the full range that the scale search of a k-quant tries."""
+
 AnyFloatArray = NDArray[np.floating[Any]]
 
 _SUPER_BLOCK = 256
@@ -105,7 +108,8 @@ def fake_quantise(values: ArrayLike, number: Format | str) -> FloatArray:
 
     Elements round to nearest, ties to even, and saturate. Scales are the largest magnitude of the block over the
     largest element (absmax); microscaling uses the power of two of the OCP rule, which clips; NVFP4 rounds the
-    scale to E4M3 under one fp32 scale per tensor; k-quants round scales and minima to integers.
+    scale to E4M3 under one fp32 scale per tensor; k-quants round scales and minima to integers
+    and search the scale with the least squared error.
 
     Parameters
     ----------
@@ -178,15 +182,38 @@ def round_to_float(values: FloatArray, target: Format) -> FloatArray:
 
 def _quantise_blocks(blocks: FloatArray, target: Format) -> FloatArray:
     """Quantise blocks along the last axis, each with its own scale."""
+    if target.scale.startswith("k"):
+        return _quantise_with_searched_scale(blocks, target)
     if target.zero_point:
         return _quantise_with_zero_point(blocks, target)
-    scale = _block_scale(np.max(np.abs(blocks), axis=-1, keepdims=True), target)
+    return _on_scale(blocks, _block_scale(np.max(np.abs(blocks), axis=-1, keepdims=True), target), target)
+
+
+def _on_scale(blocks: FloatArray, scale: FloatArray, target: Format) -> FloatArray:
+    """Round to multiples of a scale, or to elements of a small float times it."""
     safe = np.where(scale > 0, scale, 1.0)
     if target.kind == "int":
         codes = np.clip(np.rint(blocks / safe), -target.max_value, target.max_value)
     else:
         codes = round_to_float(blocks / safe, target)
     return codes * np.where(scale > 0, scale, 0.0)
+
+
+def _quantise_with_searched_scale(blocks: FloatArray, target: Format) -> FloatArray:
+    """Of several shrunken scales take the one with the least squared error, block by block, as k-quants do."""
+    best = np.zeros_like(blocks)
+    least = np.full((*blocks.shape[:-1], 1), np.inf)
+    for shrink in _SEARCHED_SHRINK:
+        if target.zero_point:
+            rounded = _quantise_with_zero_point(blocks, target, shrink)
+        else:
+            amax = np.max(np.abs(blocks), axis=-1, keepdims=True)
+            rounded = _on_scale(blocks, _block_scale(amax * shrink, target), target)
+        error = np.sum((rounded - blocks) ** 2, axis=-1, keepdims=True)
+        better = error < least
+        best = np.where(better, rounded, best)
+        least = np.where(better, error, least)
+    return best
 
 
 def _block_scale(amax: FloatArray, target: Format) -> FloatArray:
@@ -219,10 +246,10 @@ def _integer_scale(scale: FloatArray, bits: int) -> FloatArray:
     return rounded
 
 
-def _quantise_with_zero_point(blocks: FloatArray, target: Format) -> FloatArray:
-    """Codes 0..2^b - 1 between the smallest and the largest value of the block."""
-    low = np.minimum(blocks.min(axis=-1, keepdims=True), 0.0)
-    scale = (np.maximum(blocks.max(axis=-1, keepdims=True), 0.0) - low) / target.max_value
+def _quantise_with_zero_point(blocks: FloatArray, target: Format, shrink: float = 1.0) -> FloatArray:
+    """Codes 0..2^b - 1 between the smallest and the largest value of the block, or a shrunken part of that range."""
+    low = shrink * np.minimum(blocks.min(axis=-1, keepdims=True), 0.0)
+    scale = (shrink * np.maximum(blocks.max(axis=-1, keepdims=True), 0.0) - low) / target.max_value
     if target.scale.startswith("k"):
         bits = int(target.scale[1:])
         scale, low = _integer_scale(scale, bits), -_integer_scale(-low, bits)
