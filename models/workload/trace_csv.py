@@ -60,16 +60,15 @@ def _checked_cells(
 ) -> dict[str, FloatArray]:
     """All columns cell by cell: empty cells become NaN, and what breaks a rule is named with its place."""
     chunks: dict[str, list[FloatArray]] = {field: [] for field in matched}
-    sessions: dict[str, int] = {}
+    parsers = _parsers(matched, fmt.clock)
     first = 0
     for rows in _chunks(text, separator, len(header), name):
         cells = dict(zip(header, zip(*rows, strict=True), strict=True))
         for field, column in matched.items():
             if field == "prefix_blocks":
                 raise ValueError(f"{name}: column '{column}' is read from JSON lines, not from a table")
-            parse = _parser(field, fmt.clock, sessions)
             try:
-                chunks[field].append(parse(cells[column]))
+                chunks[field].append(parsers[field](cells[column]))
             except _CellError as error:
                 where = _place(text, separator)(first + error.row)
                 raise ValueError(f"{name} {where}, column '{column.strip()}': {error.rule}") from None
@@ -150,12 +149,16 @@ def _place(text: str, separator: str) -> Callable[[int], str]:
     return place
 
 
-def _parser(field: str, clock: str, sessions: dict[str, int]) -> Callable[[Sequence[str]], FloatArray]:
-    if field == "session_id":
-        return lambda cells: session_codes(cells, sessions)
-    if field == "arrival_s" and clock == "datetime":
-        return _moments
-    return _numbers
+def _parsers(matched: Mapping[str, str], clock: str) -> dict[str, Callable[[Sequence[str]], FloatArray]]:
+    """How to read the cells of each field, chunk after chunk."""
+    sessions: dict[str, int] = {}
+    zoned: dict[bool, None] = {}
+    special: dict[str, Callable[[Sequence[str]], FloatArray]] = {
+        "session_id": lambda cells: session_codes(cells, sessions)
+    }
+    if clock == "datetime":
+        special["arrival_s"] = lambda cells: _moments(cells, zoned)
+    return {field: special.get(field, _numbers) for field in matched}
 
 
 def session_codes(cells: Sequence[str], sessions: dict[str, int]) -> FloatArray:
@@ -188,24 +191,22 @@ def _number(row: int, cell: str) -> float:
     return value
 
 
-def _moments(cells: Sequence[str]) -> FloatArray:
-    """Seconds since 1970 of ISO 8601 dates and times; an offset from UTC is applied."""
+def _moments(cells: Sequence[str], zoned: dict[bool, None]) -> FloatArray:
+    """Seconds since 1970 of ISO 8601 dates and times; an offset from UTC is applied. `zoned` is that of all chunks."""
     tails = [cell[19:].lstrip(".0123456789").rstrip() for cell in cells]
     offsets_s = {tail: _offset_s(tail) for tail in set(tails)}
-    for row, (cell, tail) in enumerate(zip(cells, tails, strict=True)):
-        if offsets_s[tail] is None or ("" in offsets_s and len(offsets_s) > 1 and tail != tails[0]):
-            rule = "must state its time zone like the first row" if offsets_s[tail] is not None else _ISO_RULE
-            raise _CellError(row, f"{rule}, got '{cell[:40]}'")
+    zoned.update(dict.fromkeys(bool(tail) for tail in offsets_s))
+    if len(zoned) > 1 or None in offsets_s.values():
+        _refuse_zone(cells, tails, offsets_s, next(iter(zoned)))
     if set(tails) != {""}:
         cells = [cell.rstrip()[: len(cell.rstrip()) - len(tail)] for cell, tail in zip(cells, tails, strict=True)]
-    for row, cell in enumerate(cells):
-        if not _MOMENT.fullmatch(cell):
-            raise _CellError(row, f"{_ISO_RULE}, got '{cell[:40]}'")
+    if not {cell[10:11] for cell in cells} <= {" ", "T"} or min(map(len, cells)) < _SHORTEST_MOMENT:
+        _refuse_date(cells)
     try:
         moments = np.array(cells, dtype="datetime64[ns]")
     except ValueError:
-        row = next(row for row, cell in enumerate(cells) if not _is_date(cell))
-        raise _CellError(row, f"{_ISO_RULE}, got '{cells[row][:40]}'") from None
+        _refuse_date(cells)
+        raise
     offset_s = np.array([offsets_s[tail] for tail in tails], dtype=np.float64)
     seconds = moments.astype("datetime64[s]")
     fraction_s = (moments - seconds).astype(np.float64) * SECONDS_PER_CLOCK["ns"]
@@ -213,6 +214,25 @@ def _moments(cells: Sequence[str]) -> FloatArray:
     return absolute_s
 
 
+def _refuse_zone(
+    cells: Sequence[str], tails: Sequence[str], offsets_s: Mapping[str, float | None], zoned: bool
+) -> None:
+    """Name the first cell whose time zone is not understood, or missing where the first row has one."""
+    for row, (cell, tail) in enumerate(zip(cells, tails, strict=True)):
+        if offsets_s[tail] is None:
+            raise _CellError(row, f"{_ISO_RULE}, got '{cell[:40]}'")
+        if bool(tail) != zoned:
+            raise _CellError(row, f"must state its time zone like the first row, got '{cell[:40]}'")
+
+
+def _refuse_date(cells: Sequence[str]) -> None:
+    """Name the first cell that is no date and time."""
+    for row, cell in enumerate(cells):
+        if not (_MOMENT.fullmatch(cell) and _is_date(cell)):
+            raise _CellError(row, f"{_ISO_RULE}, got '{cell[:40]}'")
+
+
+_SHORTEST_MOMENT = len("2023-11-16 18:15")
 _ISO_RULE = "must be a date and time as 2023-11-16 18:15:46.680 with Z, +hh:mm or no time zone"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,47 +22,77 @@ WRAPPERS = ("requests", "data", "trace", "records", "results")
 
 def read_json_trace(text: str, name: str) -> TraceColumns:
     """Return the columns of a JSON document (records or arrays per column) or of JSON lines (one record each)."""
-    document, place = _document(text, name)
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise ValueError(f"{name} line {error.lineno} column {error.colno}: malformed JSON, {error.msg}") from None
+        return _from_records(lambda: _line_records(text, name), name)
+    except RecursionError:
+        raise ValueError(f"{name}: malformed JSON, nested too deeply") from None
     if isinstance(document, Mapping):
         wrapped = next((document[key] for key in WRAPPERS if isinstance(document.get(key), list)), None)
-        if wrapped is None and "conversations" not in document:
+        if wrapped is None and "conversations" not in document and not _is_record(document):
             return _from_arrays(document, name)
         document = [document] if wrapped is None else wrapped
     if not isinstance(document, list) or not document:
         raise ValueError(f"{name}: the trace is empty")
-    for row, record in enumerate(document):
+    return _from_records(lambda: ((f"record {row}", record) for row, record in enumerate(document, start=1)), name)
+
+
+def _is_record(document: Mapping[str, Any]) -> bool:
+    """Whether an object is one request, as the only line of a file of JSON lines is."""
+    return not any(isinstance(value, list) for key, value in document.items() if key != "hash_ids")
+
+
+def _line_records(text: str, name: str) -> Iterator[tuple[str, Any]]:
+    """Place and record of each line, parsed one at a time."""
+    begin = 0
+    for number in itertools.count(1):
+        if begin >= len(text):
+            return
+        end = text.find("\n", begin)
+        line = text[begin:] if end < 0 else text[begin:end]
+        begin += len(line) + 1
+        if line.strip():
+            try:
+                yield f"line {number}", json.loads(line)
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise ValueError(f"{name} line {number}: malformed JSON line, {error}") from None
+
+
+Records = Callable[[], Iterator[tuple[str, Any]]]
+"""Begins a new pass over the places and records of a trace."""
+
+
+def _objects(records: Records, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for place, record in records():
         if not isinstance(record, Mapping):
-            raise ValueError(f"{name} {place(row)}: must be an object, got {type(record).__name__}")
-    if "conversations" in document[0] or "conversation" in document[0]:
-        return _from_conversations(document, name, place)
-    return _from_records(document, name, place)
+            raise ValueError(f"{name} {place}: must be an object, got {type(record).__name__}")
+        yield place, record
 
 
-def _document(text: str, name: str) -> tuple[Any, Callable[[int], str]]:
-    """The parsed document; JSON lines become a list of records."""
-    try:
-        return json.loads(text), lambda row: f"record {row + 1}"
-    except json.JSONDecodeError as error:
-        if error.msg != "Extra data":
-            raise ValueError(f"{name} line {error.lineno} column {error.colno}: malformed JSON, {error.msg}") from None
-    except RecursionError:
-        raise ValueError(f"{name}: malformed JSON, nested too deeply") from None
-    records, numbers = [], []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            records.append(json.loads(line))
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"{name} line {number}: malformed JSON line, {error}") from None
-        numbers.append(number)
-    return records, lambda row: f"line {numbers[row]}"
+def _from_records(records: Records, name: str) -> TraceColumns:
+    _, first = next(_objects(records, name))
+    if "conversations" in first or "conversation" in first:
+        return _from_conversations(records, name)
+    if "total_input_tokens" in first and "input_lens" not in first:
+        raise ValueError(f"{name}: a benchmark result without the lengths per request; save it with its details")
+    fmt, matched = recognise(first, name)
+    columns: dict[str, list[Any]] = {field: [] for field in matched}
+    seen: set[int] = set()
+    for place, record in _objects(records, name):
+        for field, column in matched.items():
+            cell = record.get(column)
+            if field == "prefix_blocks":
+                cell = _known_blocks(_checked_blocks(cell, f"{name} {place}, column '{column}'"), seen)
+            columns[field].append(cell)
+    return _columns(fmt, matched, columns, name, lambda row: _nth_place(records, row))
 
 
-def _from_records(records: Sequence[Mapping[str, Any]], name: str, place: Callable[[int], str]) -> TraceColumns:
-    fmt, matched = recognise(records[0], name)
-    columns = {field: [record.get(column) for record in records] for field, column in matched.items()}
-    return _columns(fmt, matched, columns, name, place)
+def _nth_place(records: Records, row: int) -> str:
+    """Where a row stands, by another pass that only an error pays for."""
+    return next(itertools.islice(records(), row, None))[0]
 
 
 def _from_arrays(document: Mapping[str, Any], name: str) -> TraceColumns:
@@ -96,8 +127,8 @@ def _columns(
     if "arrival_s" in values:
         values["arrival_s"] = values["arrival_s"] * SECONDS_PER_CLOCK[fmt.clock]
     if "prefix_blocks" in columns:
-        blocks = _checked_blocks(columns["prefix_blocks"], name, matched["prefix_blocks"], place)
-        values["cached_prefix_tokens"] = reused_prefix_tokens(blocks, values["input_tokens"])
+        known = np.array(columns["prefix_blocks"], dtype=np.float64)
+        values["cached_prefix_tokens"] = _reused_tokens(known, values["input_tokens"])
     return TraceColumns(values, dict(matched), place, fmt.absolute)
 
 
@@ -117,15 +148,24 @@ def _numbers(cells: Sequence[Any], name: str, column: str, place: Callable[[int]
     return values
 
 
-def _checked_blocks(
-    cells: Sequence[Any], name: str, column: str, place: Callable[[int], str]
-) -> Sequence[Sequence[int]]:
-    for row, cell in enumerate(cells):
-        if type(cell) is not list:
-            raise ValueError(f"{name} {place(row)}, column '{column}': must be a list of numbers, got {cell!r:.40}")
-        if not all(type(block) is int for block in cell):
-            raise ValueError(f"{name} {place(row)}, column '{column}': must be a list of whole numbers")
-    return cells
+def _checked_blocks(cell: Any, where: str) -> Sequence[int]:
+    if type(cell) is not list:
+        raise ValueError(f"{where}: must be a list of numbers, got {cell!r:.40}")
+    if not set(map(type, cell)) <= {int}:
+        raise ValueError(f"{where}: must be a list of whole numbers")
+    return cell
+
+
+def _known_blocks(chain: Sequence[int], seen: set[int]) -> int:
+    """How many leading blocks were seen before; all of them are seen from now on."""
+    count = next((index for index, block in enumerate(chain) if block not in seen), len(chain))
+    seen.update(chain[count:])
+    return count
+
+
+def _reused_tokens(known_blocks: FloatArray, input_tokens: FloatArray) -> FloatArray:
+    """Tokens in the known blocks of each prompt, of which at least one is always computed, shape (n,)."""
+    return np.maximum(np.minimum(known_blocks * MOONCAKE_BLOCK_TOKENS, input_tokens - 1.0), 0.0)
 
 
 def reused_prefix_tokens(blocks: Sequence[Sequence[int]], input_tokens: FloatArray) -> FloatArray:
@@ -157,29 +197,21 @@ def reused_prefix_tokens(blocks: Sequence[Sequence[int]], input_tokens: FloatArr
     [0.0, 1024.0, 0.0]
     """
     seen: set[int] = set()
-    hits = np.zeros(len(blocks))
-    for row, chain in enumerate(blocks):
-        count = 0
-        for block in chain:
-            if block not in seen:
-                break
-            count += 1
-        hits[row] = count
-        seen.update(chain[count:])
-    return np.maximum(np.minimum(hits * MOONCAKE_BLOCK_TOKENS, input_tokens - 1.0), 0.0)
+    known = np.array([_known_blocks(chain, seen) for chain in blocks], dtype=np.float64)
+    return _reused_tokens(known, input_tokens)
 
 
-def _from_conversations(records: Sequence[Mapping[str, Any]], name: str, place: Callable[[int], str]) -> TraceColumns:
+def _from_conversations(records: Records, name: str) -> TraceColumns:
     """One request per answer of a ShareGPT-style conversation: its prompt is everything said before it."""
     rows: list[tuple[float, float, float, float]] = []
-    source: list[int] = []
-    for index, record in enumerate(records):
+    places: list[str] = []
+    for index, (place, record) in enumerate(_objects(records, name)):
         spoken = cached = pending = 0.0
         for turn in record.get("conversations", record.get("conversation")) or []:
-            tokens = _turn_tokens(turn, name, place(index))
+            tokens = _turn_tokens(turn, name, place)
             if turn.get("from", turn.get("role")) in ("gpt", "assistant", "model", "chatgpt", "bing", "bard"):
                 rows.append((spoken + pending, tokens, cached, float(index)))
-                source.append(index)
+                places.append(place)
                 spoken += pending + tokens
                 cached, pending = spoken, 0.0
             else:
@@ -189,7 +221,7 @@ def _from_conversations(records: Sequence[Mapping[str, Any]], name: str, place: 
     inputs, outputs, caches, sessions = np.array(rows).T
     labels = dict.fromkeys(("input_tokens", "output_tokens", "cached_prefix_tokens"), "conversations")
     values = {"input_tokens": inputs, "output_tokens": outputs, "cached_prefix_tokens": caches, "session_id": sessions}
-    return TraceColumns(values, labels, lambda row: place(source[row]), False)
+    return TraceColumns(values, labels, places.__getitem__, False)
 
 
 def _turn_tokens(turn: Any, name: str, where: str) -> float:

@@ -122,6 +122,12 @@ def test_time_zones_are_read(first, second, gap_s):
     assert read_trace(text.encode()).arrival_s[1] == pytest.approx(gap_s)
 
 
+def test_time_zone_missing_in_a_later_chunk_is_noticed(monkeypatch):
+    monkeypatch.setattr("models.workload.trace_csv.ROWS_PER_CHUNK", 1)
+    with pytest.raises(ValueError, match="line 3, column 'TIMESTAMP': must state its time zone like the first row"):
+        read_trace(AZURE.replace(b"900,374", b"900Z,374"))
+
+
 BAD = {
     "empty": (b"", "t.csv: the trace is empty"),
     "only a header": (b"input_tokens,output_tokens\n", "t.csv: no data rows"),
