@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from models.architectures.fields import Fields
+from models.architectures.fields import Fields, shown
 from models.checks import require_known
 
 DTYPE_BITS = {"float32": 32, "float16": 16, "bfloat16": 16, "float8_e4m3fn": 8, "float8_e5m2": 8}
@@ -69,6 +69,9 @@ NAMES_IN_CHECKPOINT: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Where each module lies in a published checkpoint, below `model.layers.<i>.` (the head below nothing)."""
 
+PATTERN_LIMIT = 16384
+"""Most exclusion patterns."""
+
 WILDCARD_LIMIT = 64
 """Most exclusion patterns that are not plain names."""
 
@@ -87,18 +90,19 @@ def read_checkpoint(fields: Fields, dtype: str) -> Checkpoint:
     ValueError
         If a key is missing, out of bounds or not understood.
     """
-    if not fields.has("quant_method") and fields.has("quantization"):
-        return read_checkpoint(fields.object("quantization"), dtype)
-    method = require_known(f"{fields.path}.quant_method", fields.text("quant_method"), METHODS)
+    default = "modelopt" if fields.has("quant_algo") else None
+    method = require_known(f"{fields.path}.quant_method", fields.text("quant_method", default=default), METHODS)
     formats, only = METHODS[method](fields)
     excluded = _excluded(fields)
     fields.require_all_understood()
     return Checkpoint(dtype, method, formats, excluded, only)
 
 
-def plain_checkpoint(dtype: str) -> Checkpoint:
-    """Return the storage of a checkpoint whose every tensor has one type."""
-    return Checkpoint(require_known("dtype", dtype.removeprefix("torch."), DTYPE_BITS))
+def read_dtype(fields: Fields) -> str:
+    """Return the type of the tensors that are not quantised."""
+    key = fields.first("torch_dtype", "dtype")
+    dtype = fields.text(key, default="bfloat16").removeprefix("torch.")
+    return require_known(f"{fields.path}.{key}", dtype, DTYPE_BITS)
 
 
 def bits_per_element(checkpoint: Checkpoint, module: str, n_layers: int) -> float:
@@ -129,16 +133,24 @@ def format_name(checkpoint: Checkpoint, bits: float) -> str:
 
 def unmatched_exclusions(checkpoint: Checkpoint, n_layers: int) -> tuple[str, ...]:
     """Return the exclusion patterns that name no module this project knows, tables and norms aside."""
+    patterns = [pattern for pattern in checkpoint.excluded if "embed" not in pattern and "norm" not in pattern]
+    if not patterns:
+        return ()
     names = [
         name if module == "output_head" else f"model.layers.{layer}.{name}"
         for module, known in NAMES_IN_CHECKPOINT.items()
         for name in known
         for layer in range(max(n_layers, 1))
     ]
-    pieces = {piece for name in names for piece in _pieces(name)}
-    patterns = [pattern for pattern in checkpoint.excluded if "embed" not in pattern and "norm" not in pattern]
-    matches = {p: p in pieces if _is_plain(p) else any(_names(p, name) for name in names) for p in patterns}
-    return tuple(pattern for pattern, matched in matches.items() if not matched)
+    pieces = frozenset[str]().union(*map(_pieces, names))
+    text = " ".join(f".{name}" for name in names)
+
+    def is_matched(pattern: str) -> bool:
+        if _is_plain(pattern):
+            return pattern in pieces
+        return f".{pattern[:-1]}" in text if _is_prefix(pattern) else any(_names(pattern, name) for name in names)
+
+    return tuple(pattern for pattern in patterns if not is_matched(pattern))
 
 
 def _bits_of_names(checkpoint: Checkpoint, module: str, names: Sequence[str], plain: float) -> float:
@@ -151,16 +163,23 @@ def _bits_of_names(checkpoint: Checkpoint, module: str, names: Sequence[str], pl
     return plain
 
 
-def _is_named(patterns: Sequence[str], name: str) -> bool:
+def _is_named(patterns: tuple[str, ...], name: str) -> bool:
     """Whether any pattern names the module or something that contains it."""
-    plain, others = _sorted_patterns(tuple(patterns))
-    return bool(plain & _pieces(name)) or any(_names(pattern, name) for pattern in others)
+    plain, prefixes, others = _sorted_patterns(patterns)
+    dotted = f".{name}"
+    return (
+        not plain.isdisjoint(_pieces(name))
+        or any(prefix in dotted for prefix in prefixes)
+        or any(_names(pattern, name) for pattern in others)
+    )
 
 
 @functools.lru_cache(maxsize=64)
-def _sorted_patterns(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+def _sorted_patterns(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
+    """Plain names; a dot and what stands before a single final star; and all others."""
     plain = frozenset(pattern for pattern in patterns if _is_plain(pattern))
-    return plain, tuple(pattern for pattern in patterns if pattern not in plain)
+    prefixes = tuple(f".{pattern[:-1]}" for pattern in patterns if _is_prefix(pattern))
+    return plain, prefixes, tuple(p for p in patterns if not _is_plain(p) and not _is_prefix(p))
 
 
 @functools.lru_cache(maxsize=65536)
@@ -168,6 +187,10 @@ def _pieces(name: str) -> frozenset[str]:
     """Runs of consecutive parts of a dotted name: what a pattern without wildcards may be."""
     parts = name.split(".")
     return frozenset(".".join(parts[i:j]) for i, j in itertools.combinations(range(len(parts) + 1), 2))
+
+
+def _is_prefix(pattern: str) -> bool:
+    return len(pattern) > 1 and pattern.endswith("*") and _is_plain(pattern[:-1])
 
 
 def _is_plain(pattern: str) -> bool:
@@ -184,14 +207,16 @@ def _names(pattern: str, name: str) -> bool:
 def _excluded(fields: Fields) -> tuple[str, ...]:
     keys = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "llm_int8_skip_modules")
     patterns = [pattern for key in keys for pattern in fields.items(key)]
+    if len(patterns) > PATTERN_LIMIT:
+        raise ValueError(f"{fields.path} must exclude at most {PATTERN_LIMIT} modules by name, got {len(patterns)}")
     for pattern in patterns:
         if not isinstance(pattern, str):
-            raise ValueError(f"{fields.path}: a module that is not converted must be a string, got {pattern!r}")
+            raise ValueError(f"{fields.path}: a module that is not converted must be a string, got {shown(pattern)}")
         if pattern.startswith("re:"):
             _require_simple_expression(fields, pattern)
-    if sum(not _is_plain(pattern) for pattern in patterns) > WILDCARD_LIMIT:
+    if sum(not _is_plain(pattern) and not _is_prefix(pattern) for pattern in patterns) > WILDCARD_LIMIT:
         raise ValueError(f"{fields.path} must have at most {WILDCARD_LIMIT} patterns with wildcards")
-    return tuple(pattern.strip(".") for pattern in patterns)
+    return tuple(re.sub(r"^(model\.)?language_model\.(model\.)?", "", p).strip(".") for p in patterns)
 
 
 def _require_simple_expression(fields: Fields, pattern: str) -> None:
@@ -285,7 +310,8 @@ def _bitsandbytes(fields: Fields) -> Formats:
 def _modelopt(fields: Fields) -> Formats:
     algorithm = fields.text("quant_algo")
     require_known(f"{fields.path}.quant_algo", algorithm, ("FP8", "NVFP4", "W4A16_AWQ"))
-    group = _group_size(fields, "group_size") if fields.has("group_size") else 0
+    group = _group_size(fields, "group_size")
+    fields.raw("config_groups")  # says again what the algorithm fixes
     if algorithm == "FP8":
         return (StoredFormat("fp8", 8.0),), ()
     if algorithm == "NVFP4":
@@ -296,7 +322,7 @@ def _modelopt(fields: Fields) -> Formats:
 def _block_elements(fields: Fields, key: str) -> int:
     block = fields.items(key)
     if len(block) != 2 or any(isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in block):
-        raise ValueError(f"{fields.path}.{key} must be two positive whole numbers, got {block}")
+        raise ValueError(f"{fields.path}.{key} must be two positive whole numbers, got {shown(block)}")
     return int(block[0] * block[1])
 
 

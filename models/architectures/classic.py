@@ -128,7 +128,9 @@ def _gpt_sizes(fields: Fields) -> tuple[int, int, int]:
 def _attention(
     fields: Fields, hidden: int, n_heads: int, n_kv_heads: int, bias: bool, rotary_dim: int = 0
 ) -> Attention:
-    require_divides(fields, "number of heads", n_heads, "the hidden size", hidden)
-    require_divides(fields, "number of key and value heads", n_kv_heads, "the number of heads", n_heads)
+    heads_key = fields.first("num_attention_heads", "n_head")
+    require_divides(fields, heads_key, n_heads, fields.first("hidden_size", "n_embd", "n_embed"), hidden)
+    kv_heads_key = fields.first("num_key_value_heads", "num_kv_heads", "n_head_kv")
+    require_divides(fields, kv_heads_key, n_kv_heads, heads_key, n_heads)
     head_dim = hidden // n_heads
     return Attention(n_heads, n_kv_heads, head_dim, head_dim, rotary_dim, qkv_bias=bias, output_bias=bias)

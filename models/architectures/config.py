@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from models.architectures.checkpoint import Checkpoint, plain_checkpoint, read_checkpoint, unmatched_exclusions
+from models.architectures.checkpoint import Checkpoint, read_checkpoint, read_dtype, unmatched_exclusions
 from models.architectures.families import ARCHITECTURES
 from models.architectures.fields import Fields
 from models.architectures.network import Network
@@ -18,6 +18,13 @@ __all__ = ["Network", "load_network", "network_names", "read_network"]
 
 LEFT_OUT_PARTS = ("vision_config", "audio_config", "speech_config")
 """Towers beside the text model: accepted, left out and noted."""
+
+
+PREDICTION_KEYS = (
+    "num_nextn_predict_layers", "mtp_num_hidden_layers", "mtp_hybrid_override_pattern", "mtp_layers_block_type",
+    "use_mtp", "num_mtp_modules", "mtp_transformer_layers",
+)  # fmt: skip
+"""Layers that predict further tokens: in no published total, left out and noted."""
 
 
 def read_network(config: Mapping[str, Any], name: str) -> Network:
@@ -50,8 +57,9 @@ def read_network(config: Mapping[str, Any], name: str) -> Network:
     outer = Fields(config, "network")
     notes = [f"{part}: left out, the text model alone is read" for part in LEFT_OUT_PARTS if outer.has(part)]
     inner = outer.object("text_config") if outer.has("text_config") else outer
+    notes += [f"{key}: prediction layers are left out" for key in PREDICTION_KEYS if inner.raw(key)]
     model_type = inner.text("model_type", default="") or outer.text("model_type")
-    reader = ARCHITECTURES[require_known("model_type", model_type, ARCHITECTURES)]
+    reader = ARCHITECTURES[require_known(f"{inner.path}.model_type", model_type, ARCHITECTURES)]
     network = reader(_with_shared_keys(inner, outer), name, _read_checkpoint(outer, inner))
     inner.require_all_understood()
     if inner is not outer:
@@ -79,7 +87,7 @@ def network_names() -> tuple[str, ...]:
 
 def _read_checkpoint(outer: Fields, inner: Fields) -> Checkpoint:
     holder = inner if inner.has("torch_dtype") or inner.has("dtype") else outer
-    dtype = plain_checkpoint(holder.text("torch_dtype", "dtype", default="bfloat16")).dtype
+    dtype = read_dtype(holder)
     for fields in (outer, inner):
         for key in ("quantization_config", "compression_config"):
             if fields.has(key):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from models.architectures.checkpoint import Checkpoint
-from models.architectures.fields import CONTEXT_LIMIT, LAYER_LIMIT, Fields
+from models.architectures.fields import CONTEXT_LIMIT, LAYER_LIMIT, Fields, shown
 from models.architectures.network import Attention, Experts, FeedForward, Layer, Network
 
 FeedForwards = tuple[FeedForward | Experts, ...]
@@ -22,7 +22,7 @@ class Traits:
     feed_forwards: Callable[[Fields, int], FeedForwards]
     qkv_bias: bool = False
     output_bias: Literal["same", "never"] = "same"
-    qk_norm: Literal["none", "head", "width"] = "none"
+    qk_norm: Literal["none", "unweighted", "head", "width"] = "none"
     sinks: bool = False
     chunked: bool = False
     n_norms: int = 2
@@ -64,14 +64,29 @@ def read_attention(fields: Fields, hidden: int, traits: Traits) -> Attention:
     n_kv_heads = fields.size("num_key_value_heads", default=traits.default_kv_heads or n_heads)
     require_divides(fields, "num_key_value_heads", n_kv_heads, "num_attention_heads", n_heads)
     head_dim = read_head_dim(fields, hidden, n_heads, traits.default_head_dim)
-    bias = fields.flag("attention_bias", traits.qkv_bias)
-    unweighted = traits.chunked and fields.flag("use_qk_norm", True)
+    bias = fields.flag(fields.first("attention_bias", "qkv_bias"), traits.qkv_bias)
     return Attention(
         n_heads, n_kv_heads, head_dim, head_dim,
-        rotary_dim=int(head_dim * fields.fraction("partial_rotary_factor", 1.0)),
+        rotary_dim=read_rotary_dim(fields, head_dim),
         qkv_bias=bias, output_bias=bias and traits.output_bias == "same",
-        qk_norm="unweighted" if unweighted else traits.qk_norm, sinks=traits.sinks,
+        qk_norm=_read_qk_norm(fields, traits), sinks=traits.sinks,
     )  # fmt: skip
+
+
+def read_rotary_dim(fields: Fields, head_dim: int) -> int:
+    """Return how many elements of a head are rotated, from any of the keys that say so."""
+    nested = fields.object("rope_parameters") if fields.has("rope_parameters") else None
+    default = nested.fraction("partial_rotary_factor", 1.0) if nested else 1.0
+    part = int(head_dim * fields.fraction("partial_rotary_factor", default))
+    return fields.size("rotary_dim", default=part, minimum=0, maximum=head_dim)
+
+
+def _read_qk_norm(fields: Fields, traits: Traits) -> Literal["none", "unweighted", "head", "width"]:
+    if not fields.flag("use_qk_norm", traits.qk_norm != "none"):
+        return "none"
+    if traits.qk_norm == "none":
+        raise ValueError(f"{fields.path}.use_qk_norm must be false for this family, got true")
+    return traits.qk_norm
 
 
 def read_head_dim(fields: Fields, hidden: int, n_heads: int, default: int = 0) -> int:
@@ -98,7 +113,7 @@ def pattern_of_layers(fields: Fields, n_layers: int, kinds: tuple[str, ...]) -> 
     types = fields.items("layer_types", n_layers) if fields.has("layer_types") else []
     for index, kind in enumerate(types):
         if kind not in kinds:
-            raise ValueError(f"{fields.path}.layer_types[{index}] must be one of {', '.join(kinds)}, got {kind!r}")
+            raise ValueError(f"{fields.path}.layer_types[{index}] must be one of {', '.join(kinds)}, got {shown(kind)}")
     return types
 
 
@@ -126,6 +141,9 @@ def sliding_if_used(fields: Fields, n_layers: int) -> Windows:
 def full_only(fields: Fields, n_layers: int) -> Windows:
     """No layer slides (Llama)."""
     pattern_of_layers(fields, n_layers, ("full_attention",))
+    for index, kind in enumerate(fields.items("attn_type_list")):
+        if kind != 1:
+            raise ValueError(f"{fields.path}.attn_type_list[{index}] must be 1, full attention, got {shown(kind)}")
     return (0,) * n_layers
 
 
@@ -150,13 +168,23 @@ def chunked_but_every_fourth(fields: Fields, n_layers: int) -> Windows:
         return tuple(chunk if kind == "chunked_attention" else 0 for kind in types)
     for index, flag in enumerate(rotary):
         if flag not in (0, 1):
-            raise ValueError(f"{fields.path}.no_rope_layers[{index}] must be 0 or 1, got {flag!r}")
+            raise ValueError(f"{fields.path}.no_rope_layers[{index}] must be 0 or 1, got {shown(flag)}")
     return tuple(chunk if (rotary[i] if rotary else (i + 1) % every) else 0 for i in range(n_layers))
 
 
 def dense(fields: Fields, n_layers: int) -> FeedForwards:
     """The same gated part in every layer."""
     part = FeedForward(fields.size("intermediate_size"), bias=fields.flag("mlp_bias", False))
+    return (part,) * n_layers
+
+
+def experts_with_routing_bias(fields: Fields, n_layers: int) -> FeedForwards:
+    """Experts of `intermediate_size` in every layer with a learned correction of the router (MiniMax M2)."""
+    n_experts, top_k = read_routing(fields)
+    part = Experts(
+        n_experts, top_k, fields.size("intermediate_size"), router_bias=fields.flag("use_routing_bias", False),
+        shared_intermediate_size=fields.size("shared_intermediate_size", default=0, minimum=0),
+    )  # fmt: skip
     return (part,) * n_layers
 
 
@@ -175,7 +203,7 @@ def sparse_steps(fields: Fields, n_layers: int) -> FeedForwards:
     """Experts in every `decoder_sparse_step`-th layer that `mlp_only_layers` does not name (Qwen)."""
     n_experts, top_k = read_routing(fields)
     step = fields.size("decoder_sparse_step", default=1)
-    only_dense = set(fields.items("mlp_only_layers"))
+    only_dense = read_layer_numbers(fields, "mlp_only_layers", n_layers)
     shared = fields.size("shared_expert_intermediate_size", default=0, minimum=0)
     experts = Experts(
         n_experts, top_k, fields.size("moe_intermediate_size"),
@@ -193,11 +221,21 @@ def interleaved(fields: Fields, n_layers: int) -> FeedForwards:
     n_experts, top_k = read_routing(fields)
     width = fields.size("intermediate_size")
     step = fields.size("interleave_moe_layer_step", default=1)
-    named = fields.items("moe_layers")
+    named = read_layer_numbers(fields, "moe_layers", n_layers)
     experts = Experts(n_experts, top_k, width, shared_intermediate_size=width)
     sparse = [layer in named if named else (layer + 1) % step == 0 for layer in range(n_layers)]
     dense_part = FeedForward(fields.size("intermediate_size_mlp", default=1 if all(sparse) else None))
     return tuple(experts if is_sparse else dense_part for is_sparse in sparse)
+
+
+def read_layer_numbers(fields: Fields, key: str, n_layers: int) -> frozenset[int]:
+    """Return a list of layers, counted from 0."""
+    numbers = fields.items(key)
+    for index, number in enumerate(numbers):
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < n_layers:
+            rule = f"must be a layer from 0 to {n_layers - 1}"
+            raise ValueError(f"{fields.path}.{key}[{index}] {rule}, got {shown(number)}")
+    return frozenset(numbers)
 
 
 def read_routing(fields: Fields) -> tuple[int, int]:
@@ -237,7 +275,13 @@ TRAITS: dict[str, Traits] = {
     "gpt_oss": Traits(
         alternating(2, 128), experts_everywhere(bias=True), qkv_bias=True, sinks=True, default_head_dim=64
     ),
-    "llama4_text": Traits(chunked_but_every_fourth, interleaved, chunked=True, default_head_dim=128),
+    "llama4_text": Traits(
+        chunked_but_every_fourth, interleaved, qk_norm="unweighted", chunked=True, default_head_dim=128
+    ),
 }  # fmt: skip
+TRAITS["mimo"] = TRAITS["qwen2"]
+TRAITS["qwen3_vl_text"] = TRAITS["qwen3"]
+TRAITS["qwen3_vl_moe_text"] = TRAITS["qwen3_moe"]
+TRAITS["minimax_m2"] = Traits(full_only, experts_with_routing_bias, qk_norm="width")
 TRAITS["gemma3"] = TRAITS["gemma3_text"]
 TRAITS["llama4"] = TRAITS["llama4_text"]

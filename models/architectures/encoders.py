@@ -27,7 +27,7 @@ def read_vit(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
     image, patch = fields.size("image_size"), fields.size("patch_size")
     require_divides(fields, "patch_size", patch, "image_size", image)
     n_tokens = (image // patch) ** 2 + 1
-    n_labels = fields.size("num_labels", default=len(fields.raw("id2label") or {}) or 2)
+    n_labels = fields.size("num_labels", default=_n_labels(fields))
     return Network(
         name, "vit", "encoder", hidden, 0, n_tokens,
         (layer,) * fields.size("num_hidden_layers", maximum=LAYER_LIMIT), checkpoint, norm_parameters_per_element=2,
@@ -61,6 +61,10 @@ def read_t5(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
         fields.size("n_positions", default=512, maximum=CONTEXT_LIMIT), encoder + decoder, checkpoint,
         tied_embeddings=fields.flag("tie_word_embeddings", True), n_final_norms=2,
     )  # fmt: skip
+
+
+def _n_labels(fields: Fields) -> int:
+    return max(len(fields.object("id2label").config), 1) if fields.has("id2label") else 2
 
 
 def _encoder_layer(fields: Fields, bias: bool) -> tuple[Layer, int]:

@@ -31,6 +31,8 @@ ARCHITECTURES: dict[str, Reader] = {
     "opt": read_opt,
     "phi": read_phi,
     "qwen3_next": read_qwen3_next,
+    "qwen3_5_moe_text": read_qwen3_next,
+    "qwen3_5_text": read_qwen3_next,
     "t5": read_t5,
     "vit": read_vit,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,8 +47,9 @@ class Fields:
     def first(self, *keys: str) -> str:
         """Return the first of several spellings of one key that is there, else the first spelling."""
         present = [key for key in keys if self.has(key)]
-        if len({json.dumps(self.config[key]) for key in present}) > 1:
-            raise ValueError(f"{self.path}.{present[0]} and {self.path}.{present[1]} contradict each other")
+        for key in present[1:]:
+            if self.config[key] != self.config[present[0]]:
+                raise ValueError(f"{self.path}.{present[0]} and {self.path}.{key} contradict each other")
         return present[0] if present else keys[0]
 
     def size(self, *keys: str, default: int | None = None, minimum: int = 1, maximum: int = SIZE_LIMIT) -> int:
@@ -59,9 +61,9 @@ class Fields:
                 raise ValueError(f"{self.path}.{key} is missing")
             return default
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"{self.path}.{key} must be a whole number, got {_shown(value)}")
+            raise ValueError(f"{self.path}.{key} must be a whole number, got {shown(value)}")
         if not minimum <= value <= maximum:
-            raise ValueError(f"{self.path}.{key} must be between {minimum} and {maximum}, got {_shown(value)}")
+            raise ValueError(f"{self.path}.{key} must be between {minimum} and {maximum}, got {shown(value)}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -70,7 +72,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise ValueError(f"{self.path}.{key} must be true or false, got {_shown(value)}")
+            raise ValueError(f"{self.path}.{key} must be true or false, got {shown(value)}")
         return value
 
     def text(self, *keys: str, default: str | None = None) -> str:
@@ -82,7 +84,7 @@ class Fields:
                 raise ValueError(f"{self.path}.{key} is missing")
             return default
         if not isinstance(value, str):
-            raise ValueError(f"{self.path}.{key} must be a string, got {_shown(value)}")
+            raise ValueError(f"{self.path}.{key} must be a string, got {shown(value)}")
         return value
 
     def fraction(self, key: str, default: float) -> float:
@@ -91,7 +93,7 @@ class Fields:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise ValueError(f"{self.path}.{key} must be between 0 and 1, got {_shown(value)}")
+            raise ValueError(f"{self.path}.{key} must be between 0 and 1, got {shown(value)}")
         return float(value)
 
     def items(self, key: str, length: int | None = None) -> list[Any]:
@@ -100,7 +102,7 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise ValueError(f"{self.path}.{key} must be a list, got {_shown(value)}")
+            raise ValueError(f"{self.path}.{key} must be a list, got {shown(value)}")
         if length is not None and len(value) != length:
             raise ValueError(f"{self.path}.{key} must have {length} entries, one per layer, got {len(value)}")
         return value
@@ -116,10 +118,10 @@ class Fields:
             if key in self._understood or value is None or str(key).startswith("_"):
                 continue
             if key not in harmless:
-                raise ValueError(f"{self.path}.{key} is not understood and may change the shape, got {_shown(value)}")
+                raise ValueError(f"{self.path}.{key} is not understood and may change the shape, got {shown(value)}")
             allowed = harmless[key]
-            if allowed and json.dumps(value, sort_keys=True) not in allowed:
-                raise ValueError(f"{self.path}.{key} must be {' or '.join(allowed)}, got {_shown(value)}")
+            if allowed and _as_json(value) not in allowed:
+                raise ValueError(f"{self.path}.{key} must be {' or '.join(allowed)}, got {shown(value)}")
 
 
 @functools.cache
@@ -129,6 +131,19 @@ def harmless_keys() -> Mapping[str, tuple[str, ...]]:
     return {row["key"]: tuple(v for v in row["only_when"].split("|") if v) for row in rows}
 
 
-def _shown(value: Any) -> str:
-    text = repr(value) if not isinstance(value, int) or abs(value) < 10**20 else f"about 10^{len(str(value)) - 1}"
+def shown(value: Any) -> str:
+    """Return a value as an error message shows it: short, whatever it is."""
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return f"about 10^{int(abs(value).bit_length() * math.log10(2))}"
+    try:
+        text = repr(value)
+    except ValueError:  # a number of too many digits inside
+        return f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _as_json(value: Any) -> str | None:
+    try:
+        return json.dumps(value, sort_keys=True)
+    except (TypeError, ValueError):
+        return None

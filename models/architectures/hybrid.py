@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from models.architectures.checkpoint import Checkpoint
-from models.architectures.decoder import LLAMA, Traits, full_only, pattern_of_layers, read_attention, sparse_steps
-from models.architectures.fields import CONTEXT_LIMIT, LAYER_LIMIT, Fields
-from models.architectures.network import Attention, FeedForward, Layer, Network, StateMixer
+from models.architectures.decoder import (
+    LLAMA,
+    Traits,
+    dense,
+    full_only,
+    pattern_of_layers,
+    read_attention,
+    read_routing,
+    sparse_steps,
+)
+from models.architectures.fields import CONTEXT_LIMIT, LAYER_LIMIT, Fields, shown
+from models.architectures.network import Attention, Experts, FeedForward, Layer, Network, StateMixer
+from models.checks import require_known
 
 MAMBA2_FLOP_PER_STATE_ELEMENT = 5.0
 """Decay (1), outer product of input and B (1) and its addition (1), multiply-add with C (2): eq. 16 of [1]."""
@@ -18,7 +28,7 @@ UNBOUNDED_CONTEXT_TOKENS = 2**20
 
 
 def mamba2_mixer(
-    hidden: int, n_heads: int, head_dim: int, n_groups: int, state_dim: int, kernel: int, bias: bool, conv_bias: bool
+    n_heads: int, head_dim: int, n_groups: int, state_dim: int, kernel: int, bias: bool, conv_bias: bool
 ) -> StateMixer:
     """
     Return the Mamba-2 mixer in its recurrent form.
@@ -28,7 +38,7 @@ def mamba2_mixer(
 
     Parameters
     ----------
-    hidden, n_heads, head_dim, n_groups, state_dim, kernel : int
+    n_heads, head_dim, n_groups, state_dim, kernel : int
         Sizes of the mixer; the inner width is n_heads times head_dim. [elements]
 
     References
@@ -76,7 +86,7 @@ def read_mamba2(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
     if n_heads * head_dim != expand * hidden:
         raise ValueError(f"{fields.path}.num_heads times head_dim must be expand times hidden_size ({expand * hidden})")
     mixer = mamba2_mixer(
-        hidden, n_heads, head_dim, fields.size("n_groups", default=8), fields.size("state_size", default=128),
+        n_heads, head_dim, fields.size("n_groups", default=8), fields.size("state_size", default=128),
         fields.size("conv_kernel", default=4), fields.flag("use_bias", False), fields.flag("use_conv_bias", True),
     )  # fmt: skip
     return Network(
@@ -88,35 +98,67 @@ def read_mamba2(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
 
 
 def read_nemotron_h(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
-    """Nemotron-H: each layer is one of a Mamba-2 mixer (M), an attention (*) or a plain feed-forward part (-)."""
-    hidden, n_layers = fields.size("hidden_size"), fields.size("num_hidden_layers", maximum=LAYER_LIMIT)
-    pattern = fields.text("hybrid_override_pattern")
-    if len(pattern) != n_layers or set(pattern) - set("M*-"):
-        raise ValueError(f"{fields.path}.hybrid_override_pattern must be {n_layers} letters of 'M*-', got {pattern!r}")
+    """Nemotron-H: each layer is one of a Mamba-2 mixer, an attention, a plain feed-forward part, or experts."""
+    hidden, pattern = fields.size("hidden_size"), _nemotron_pattern(fields)
     mixer = mamba2_mixer(
-        hidden, fields.size("mamba_num_heads"), fields.size("mamba_head_dim"), fields.size("n_groups"),
+        fields.size("mamba_num_heads"), fields.size("mamba_head_dim"), fields.size("n_groups"),
         fields.size("ssm_state_size"), fields.size("conv_kernel", default=4), fields.flag("mamba_proj_bias", False),
         fields.flag("use_conv_bias", True),
     )  # fmt: skip
     fields.size("expand", default=2), fields.flag("use_bias", False), fields.text("mamba_hidden_act", default="silu")
     head_dim = fields.size("attention_head_dim", "head_dim", default=128)
     attention = read_attention(fields, hidden, Traits(full_only, LLAMA.feed_forwards, default_head_dim=head_dim))
-    part = FeedForward(fields.size("intermediate_size"), gated=False, bias=fields.flag("mlp_bias", False))
-    kinds = {
+    width, bias = fields.size("intermediate_size"), fields.flag("mlp_bias", False)
+    fields.text("mlp_hidden_act", default="relu2")
+    layers = {
         "M": Layer(mixer, None, n_norms=1),
         "*": Layer(attention, None, n_norms=1),
-        "-": Layer(None, part, n_norms=1),
+        "-": Layer(None, FeedForward(width, gated=False, bias=bias), n_norms=1),
+        "E": Layer(None, _nemotron_experts(fields, bias), n_norms=1),
     }
-    fields.text("mlp_hidden_act", default="relu2")
     return Network(
         name, "nemotron_h", "decoder", hidden, fields.size("vocab_size"),
-        fields.size("max_position_embeddings", maximum=CONTEXT_LIMIT), tuple(kinds[letter] for letter in pattern),
+        fields.size("max_position_embeddings", maximum=CONTEXT_LIMIT), tuple(layers[letter] for letter in pattern),
         checkpoint, tied_embeddings=fields.flag("tie_word_embeddings", False),
     )  # fmt: skip
 
 
+NEMOTRON_BLOCKS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+
+
+def _nemotron_pattern(fields: Fields) -> str:
+    """One letter per layer, from `layers_block_type` or `hybrid_override_pattern`."""
+    blocks = fields.items("layers_block_type")
+    for index, block in enumerate(blocks):
+        require_known(f"{fields.path}.layers_block_type[{index}]", block, NEMOTRON_BLOCKS)
+    spelled = "".join(NEMOTRON_BLOCKS[block] for block in blocks)
+    pattern = fields.text("hybrid_override_pattern", default=spelled or None)
+    n_layers = fields.size("num_hidden_layers", default=len(pattern), maximum=LAYER_LIMIT)
+    letters = set(NEMOTRON_BLOCKS.values()) - (set() if fields.has("n_routed_experts") else {"E"})
+    if not pattern or len(pattern) != n_layers or set(pattern) - letters:
+        raise ValueError(
+            f"{fields.path}.hybrid_override_pattern must be {n_layers} letters of '{''.join(sorted(letters))}', "
+            f"got {shown(pattern)}"
+        )
+    return pattern
+
+
+def _nemotron_experts(fields: Fields, bias: bool) -> Experts | None:
+    if not fields.has("n_routed_experts"):
+        return None
+    if fields.has("moe_latent_size"):
+        raise ValueError(f"{fields.path}.moe_latent_size must be null: experts in a latent space are not understood")
+    n_experts, top_k = read_routing(fields)
+    shared = fields.size("n_shared_experts", default=0, minimum=0, maximum=2**16)
+    shared_width = fields.size("moe_shared_expert_intermediate_size", default=0, minimum=0)
+    return Experts(
+        n_experts, top_k, fields.size("moe_intermediate_size"), gated=False, bias=bias, router_bias=True,
+        shared_intermediate_size=shared * shared_width,
+    )  # fmt: skip
+
+
 def read_qwen3_next(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
-    """Qwen3-Next: gated delta nets with a gated attention in every fourth layer, experts beside a shared one."""
+    """Qwen3-Next and Qwen3.5: gated delta nets with a gated attention in every fourth layer; dense or experts."""
     hidden, n_layers = fields.size("hidden_size"), fields.size("num_hidden_layers", maximum=LAYER_LIMIT)
     every = fields.size("full_attention_interval", default=4)
     types = pattern_of_layers(fields, n_layers, ("linear_attention", "full_attention"))
@@ -126,9 +168,9 @@ def read_qwen3_next(fields: Fields, name: str, checkpoint: Checkpoint) -> Networ
         fields.size("linear_value_head_dim"), fields.size("linear_conv_kernel_dim", default=4),
     )  # fmt: skip
     attention = _gated_attention(fields, hidden)
-    parts = sparse_steps(fields, n_layers)
+    parts = sparse_steps(fields, n_layers) if fields.has("num_experts") else dense(fields, n_layers)
     return Network(
-        name, "qwen3_next", "decoder", hidden, fields.size("vocab_size"),
+        name, fields.text("model_type"), "decoder", hidden, fields.size("vocab_size"),
         fields.size("max_position_embeddings", maximum=CONTEXT_LIMIT),
         tuple(Layer(attention if full else delta, part) for full, part in zip(attends, parts, strict=True)),
         checkpoint, tied_embeddings=fields.flag("tie_word_embeddings", False),
@@ -140,5 +182,6 @@ def _gated_attention(fields: Fields, hidden: int) -> Attention:
     plain = read_attention(fields, hidden, traits)
     return Attention(
         plain.n_heads, plain.n_kv_heads, plain.head_dim_qk, plain.head_dim_v, plain.rotary_dim,
-        qkv_bias=plain.qkv_bias, output_bias=plain.output_bias, qk_norm="head", output_gate=True,
+        qkv_bias=plain.qkv_bias, output_bias=plain.output_bias, qk_norm="head",
+        output_gate=fields.flag("attn_output_gate", True),
     )  # fmt: skip

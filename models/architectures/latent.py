@@ -9,11 +9,9 @@ from models.architectures.network import Attention, Experts, FeedForward, Latent
 
 
 def read_latent_decoder(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
-    """Return a DeepSeek network; its multi-token-prediction layers are left out and noted."""
+    """Return a DeepSeek network; its multi-token-prediction layers are left out."""
     n_layers = fields.size("num_hidden_layers", maximum=LAYER_LIMIT)
     attention = _latent_attention(fields)
-    n_prediction_layers = fields.size("num_nextn_predict_layers", default=0, minimum=0, maximum=LAYER_LIMIT)
-    notes = (f"num_nextn_predict_layers: {n_prediction_layers} prediction layers are left out",)
     return Network(
         name=name,
         model_type=fields.text("model_type"),
@@ -24,7 +22,6 @@ def read_latent_decoder(fields: Fields, name: str, checkpoint: Checkpoint) -> Ne
         layers=tuple(Layer(attention, part) for part in _feed_forwards(fields, n_layers)),
         checkpoint=checkpoint,
         tied_embeddings=fields.flag("tie_word_embeddings", False),
-        notes=notes if n_prediction_layers else (),
     )
 
 

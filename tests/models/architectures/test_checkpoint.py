@@ -99,5 +99,5 @@ def test_a_bad_quantisation_is_named(quantization, message):
 
 
 def test_an_unknown_type_is_refused():
-    with pytest.raises(UnknownNameError, match="unknown dtype 'bfloat61', did you mean 'bfloat16'"):
+    with pytest.raises(UnknownNameError, match=r"network\.torch_dtype 'bfloat61', did you mean 'bfloat16'"):
         read_network(changed(torch_dtype="bfloat61"), "x")

@@ -4,6 +4,7 @@ import json
 import pytest
 
 from models.architectures import ARCHITECTURES, load_network, network_names, read_network
+from models.architectures.config import PREDICTION_KEYS
 from models.architectures.fields import harmless_keys
 from models.architectures.network import Attention, Experts, StateMixer
 from models.checks import UnknownNameError
@@ -55,7 +56,8 @@ class TestEveryNetworkOfTheCatalogue:
     def test_refuses_every_size_that_is_negative(self, name):
         config = json.loads((DATA / "networks" / f"{name}.json").read_text())
         inner = config.get("text_config", config)
-        read = [key for key, value in inner.items() if type(value) is int and key not in harmless_keys()]
+        free = {*harmless_keys(), *PREDICTION_KEYS}
+        read = [key for key, value in inner.items() if type(value) is int and key not in free]
         assert len(read) >= 5
         for key in read:
             broken = copy.deepcopy(config)
@@ -74,7 +76,7 @@ def test_an_unknown_name_suggests_the_nearest():
 
 
 def test_an_unknown_model_type_lists_the_known_ones():
-    with pytest.raises(UnknownNameError, match=r"unknown model_type 'lama', did you mean 'llama'\? known: .*falcon"):
+    with pytest.raises(UnknownNameError, match=r"network\.model_type 'lama', did you mean 'llama'\? known: .*falcon"):
         read_network(changed(model_type="lama"), "mine")
 
 
@@ -230,5 +232,44 @@ def test_a_hybrid_has_recurrent_layers_of_constant_state():
 
 def test_a_hybrid_pattern_of_wrong_length_is_refused():
     config = {"model_type": "nemotron_h", "hidden_size": 64, "num_hidden_layers": 3, "hybrid_override_pattern": "MX"}
-    with pytest.raises(ValueError, match=r"network\.hybrid_override_pattern must be 3 letters of 'M\*-', got 'MX'"):
+    with pytest.raises(ValueError, match=r"network\.hybrid_override_pattern must be 3 letters of '\*-M', got 'MX'"):
+        read_network(config, "x")
+
+
+JUNK = [[], {}, "x", -1, 0, 1e300, float("nan"), True, [[1]], [None], {"a": [1]}, 10**5000]
+ONE_OF_EACH_FAMILY = [
+    "llama-3.1-8b", "gemma-3-12b", "gpt-oss-20b", "llama-4-maverick", "qwen3-30b-a3b", "deepseek-r1", "falcon-40b",
+    "gpt-3-175b", "gpt-j-6b", "bert-base", "vit-b-16",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
+def test_junk_in_any_key_is_a_clear_error_or_harmless(name):
+    config = json.loads((DATA / "networks" / f"{name}.json").read_text())
+    inner = config.get("text_config", config)
+    for key in inner:
+        for junk in JUNK:
+            broken = copy.deepcopy(config)
+            broken.get("text_config", broken)[key] = junk
+            try:
+                network = read_network(broken, name)
+            except (ValueError, UnknownNameError) as error:
+                assert key in str(error)
+                assert len(str(error)) < 1200
+            else:
+                assert network.n_layers <= 1024
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"mlp_only_layers": [3, [4]]}, r"mlp_only_layers\[1\] must be a layer from 0 to 47, got \[4\]"),
+        ({"mlp_only_layers": [48]}, r"mlp_only_layers\[0\] must be a layer from 0 to 47, got 48"),
+        ({"use_qk_norm": 1}, r"use_qk_norm must be true or false, got 1"),
+    ],
+    ids=str,
+)
+def test_bad_lists_and_flags_of_an_expert_network_are_named(keys, message):
+    config = json.loads((DATA / "networks" / "qwen3-30b-a3b.json").read_text()) | keys
+    with pytest.raises(ValueError, match=message):
         read_network(config, "x")

@@ -122,6 +122,52 @@ def test_other_families_have_the_published_number_of_parameters(name):
     assert lower(read_network(config, name)).n_parameters == published
 
 
+# Totals and active counts with embedding as the model cards and names give them, to two or three digits; the sizes
+# are those of the published files in ai-dynamo/aiconfigurator `model_configs`, commit 095f58a5, Apache-2.0.
+ROUNDED = {
+    "nemotron-3-nano-30b-a3b": (
+        {"model_type": "nemotron_h", "hidden_size": 2688, "num_hidden_layers": 52,
+         "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", "num_attention_heads": 32,
+         "num_key_value_heads": 2, "head_dim": 128, "mamba_num_heads": 64, "mamba_head_dim": 64, "n_groups": 8,
+         "ssm_state_size": 128, "intermediate_size": 1856, "moe_intermediate_size": 1856, "n_routed_experts": 128,
+         "num_experts_per_tok": 6, "n_shared_experts": 1, "moe_shared_expert_intermediate_size": 3712,
+         "vocab_size": 131072, "max_position_embeddings": 262144},
+        31.6e9, 3.6e9,
+    ),
+    "qwen3-coder-480b-a35b": (
+        {"model_type": "qwen3_moe", "hidden_size": 6144, "num_hidden_layers": 62, "num_attention_heads": 96,
+         "num_key_value_heads": 8, "head_dim": 128, "moe_intermediate_size": 2560, "num_experts": 160,
+         "num_experts_per_tok": 8, "vocab_size": 151936, "max_position_embeddings": 262144, "qkv_bias": False,
+         "use_qk_norm": True, "shared_expert_intermediate_size": 0},
+        480e9, 35e9,
+    ),
+    "minimax-m2.5": (
+        {"model_type": "minimax_m2", "hidden_size": 3072, "num_hidden_layers": 62, "num_attention_heads": 48,
+         "num_key_value_heads": 8, "head_dim": 128, "rotary_dim": 64, "intermediate_size": 1536,
+         "num_local_experts": 256, "num_experts_per_tok": 8, "vocab_size": 200064, "max_position_embeddings": 196608,
+         "use_qk_norm": True, "qk_norm_type": "per_layer", "use_routing_bias": True, "shared_intermediate_size": 0},
+        229e9, 11e9,
+    ),
+    "qwen3.5-35b-a3b": (
+        {"model_type": "qwen3_5_moe_text", "hidden_size": 2048, "num_hidden_layers": 40, "num_attention_heads": 16,
+         "num_key_value_heads": 2, "head_dim": 256, "attn_output_gate": True, "linear_num_key_heads": 16,
+         "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "num_experts": 256,
+         "num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+         "vocab_size": 248320, "max_position_embeddings": 262144},
+        35e9, 3.5e9,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_hybrids_and_experts_have_the_size_of_their_model_cards(name):
+    config, total, active = ROUNDED[name]
+    lowered = lower(read_network(config, name))
+    # Half a unit of the second digit of the names.
+    assert lowered.n_parameters == pytest.approx(total, rel=0.015)
+    assert lowered.n_active_parameters + lowered.embedding_parameters == pytest.approx(active, rel=0.015)
+
+
 # Elements of one token: 61 layers of a 576-element latent; 2 x kv heads x head size x layers elsewhere.
 KV_ELEMENTS = {
     "deepseek-v3": 61 * 576,
