@@ -17,6 +17,7 @@ class BodyLimit:
     max_body_bytes: int
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer for it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

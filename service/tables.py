@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from models.metrics import METRICS
@@ -55,7 +56,7 @@ def _front_table(front: Sequence[Mapping[str, Any]], objectives: Sequence[str]) 
 
 def _heading(name: str) -> str:
     metric = METRICS.get(name)
-    return name if metric is None else f"{name} [{_SCALES.get(metric.unit, (1.0, metric.unit))[1]}]"
+    return name if metric is None else escape(f"{name} [{_SCALES.get(metric.unit, (1.0, metric.unit))[1]}]")
 
 
 def _value(name: str, value: float) -> str:
@@ -102,7 +103,7 @@ def _worst(excess: Mapping[str, float]) -> str:
 
 def print_chips(documents: Iterable[Mapping[str, Any]], console: Console | None = None) -> None:
     """Print the catalogue of chips."""
-    table = Table("id", "name", "vendor", "year", "node [nm]", "TDP [W]", "memory [GB/s]", "confidence")
+    table = Table("id", "name", "vendor", "year", r"node \[nm]", r"TDP \[W]", r"memory \[GB/s]", "confidence")
     for each in documents:
         design = each["design"]
         table.add_row(

@@ -27,7 +27,7 @@ def beat(session: Session, executor_id: str, machine: str, pid: int, process_sta
             runs_studies=runs_studies,
             started_at_s=now_s,
             heartbeat_at_s=now_s,
-        )  # fmt: skip
+        )
     )
 
 

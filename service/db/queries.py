@@ -133,7 +133,8 @@ def finish_attempt(session: Session, study_id: str, attempt: int, result: Docume
     """Store the result or the error of a running attempt; nothing if another attempt or a cancel came first."""
     study = _current_attempt(session, study_id, attempt)
     if study is not None:
-        study.result, study.error = result, error
+        study.result = None if result is None else {**result, "wall_s": study.busy_s}
+        study.error = error
         _finish(session, study, "failed" if result is None else "succeeded")
 
 
@@ -256,8 +257,8 @@ def _add_event(session: Session, study: Study, key: str, kind: str) -> None:
 
 
 def _design_row(study_id: str, chunk: int, record: Document) -> Document:
-    """One row of `designs`: the record and its typed columns; a parameter goes before a metric of the same name."""
-    known = {**record["params"], **record["metrics"], **record["design"]}
+    """One row of `designs`: the record and its typed columns; a metric goes before a parameter of the same name."""
+    known = {**record["params"], **record["design"], **record["metrics"]}
     row: Document = {
         "study_id": study_id, "number": record["number"], "chunk": chunk, "feasible": record["feasible"],
         "record": record,

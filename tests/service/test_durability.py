@@ -16,7 +16,7 @@ from service.db import queries
 from service.db.session import open_database, reading
 from tests.service.postgres_server import PostgresServer
 from tests.service.server_process import ServiceProcess
-from tests.service.test_studies import expected_result
+from tests.service.test_studies import expected_result, result_of
 from tests.service.waiting import wait_for
 
 KILLS = 3
@@ -84,7 +84,7 @@ def assert_undisturbed(server: ServiceProcess, database_url: str, study_id: str,
     """The study has ended as if nothing had happened: each trial once, the same result, one event for each chunk."""
     study = wait_for(lambda: (s := get_study(server, study_id)) and s["state"] in ("succeeded", "failed") and s, 90.0)
     assert study["error"] is None
-    assert study["result"] == expected_result(**document)
+    assert result_of(study) == expected_result(**document)
     database = open_database(database_url)
     with reading(database) as session:
         numbers = [record["number"] for record in queries.records_before(session, study_id)]

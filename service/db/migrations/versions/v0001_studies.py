@@ -13,11 +13,12 @@ depends_on = None
 _NUMBERS = (
     "node_nm", "array_m", "array_n", "array_k", "arrays_per_core", "n_cores", "clock_hz", "vector_lanes_per_core",
     "scratchpad_bytes_per_core", "l2_bytes", "noc_bytes_per_cycle_per_core", "memory_stacks",
-    "memory_bandwidth_bytes_per_s", "memory_capacity_bytes", "scale_up_bytes_per_s", "scale_out_bytes_per_s", "tdp_w",
-    "fp8_rate_ratio", "fp4_rate_ratio",
-    "area_mm2", "unit_cost_usd", "average_power_w", "output_tokens_per_s", "sustainable_output_tokens_per_s",
+    "memory_bandwidth_bytes_per_s", "memory_capacity_bytes", "scale_up_bytes_per_s", "scale_out_bytes_per_s",
+    "int8_rate_ratio", "fp8_rate_ratio", "fp6_rate_ratio", "fp4_rate_ratio",
+    "area_mm2", "tdp_w", "average_power_w", "unit_cost_usd", "requests_per_s", "output_tokens_per_s",
+    "output_tokens_per_s_per_chip", "sustainable_requests_per_s", "sustainable_output_tokens_per_s",
     "sustainable_output_tokens_per_s_per_w", "ttft_p95_s", "tpot_p95_s", "energy_per_output_token_j",
-    "usd_per_million_output_tokens", "size_hit_rate", "reshape_cost",
+    "usd_per_million_output_tokens", "images_per_s", "trained_tokens_per_s", "size_hit_rate", "reshape_cost",
 )  # fmt: skip
 _TEXTS = ("memory_kind", "stationarity", "bottleneck")
 _INDEXED = ("area_mm2", "sustainable_output_tokens_per_s", "usd_per_million_output_tokens", "ttft_p95_s")
