@@ -46,20 +46,25 @@ class FactorTables:
         name: Hashable,
         designs: DesignBatch,
         fields: Sequence[str],
-        build: Callable[[DesignBatch], FloatArray],
+        build: Callable[[DesignBatch, FloatArray], FloatArray],
+        *,
+        rate_ratio: FloatArray | float = 1.0,
         columns: IntArray | None = None,
     ) -> FloatArray:
         """
         Return one row per design, shape (n_designs, width), building those whose key is new.
 
-        With `columns` of shape (n_designs, n_wanted) only those entries of each row are returned.
+        `rate_ratio` of shape (n_designs,) is part of the key beside `fields` and is passed to `build`. With
+        `columns` of shape (n_designs, n_wanted) only those entries of each row are returned.
         """
-        keys = np.ascontiguousarray(np.stack([getattr(designs, field) for field in fields], axis=1))
+        rate = np.broadcast_to(rate_ratio, (designs.n_designs,))
+        keys = np.ascontiguousarray(np.stack([*[getattr(designs, field) for field in fields], rate], axis=1))
         packed = [key.tobytes() for key in keys]
         position = self._position.setdefault(name, {})
         missing = {key: i for i, key in enumerate(packed) if key not in position}
         if missing:
-            built = build(take(designs, list(missing.values())))
+            new = list(missing.values())
+            built = build(take(designs, new), rate[new])
             self._append(name, list(missing), built, packed)
         position = self._position[name]
         index = np.array([position[key] for key in packed])

@@ -43,7 +43,6 @@ GEMM_COLUMNS = (
 CYCLE_FIELDS = (
     "array_m", "array_n", "array_k", "arrays_per_core", "n_cores", "scratchpad_bytes_per_core",
     "noc_bytes_per_cycle_per_core", "stationarity", "array_groups", "bulk_async_copy",
-    *(f"{name}_rate_ratio" for name in RATE_CLASSES),
 )  # fmt: skip
 CACHE_FIELDS = ("l2_bytes", "l2_halves")
 
@@ -90,6 +89,10 @@ class StepProgram:
     overhead_s: float
     gemm_columns: Mapping[str, FloatArray]
     """Columns of all GEMM terms one after the other."""
+    gemm_shapes: Mapping[str, FloatArray]
+    """Distinct m, n, k of those columns."""
+    gemm_shape_index: IntArray
+    """Column -> position in `gemm_shapes`."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,8 @@ def step_program(terms: Iterable[Term], overhead_s: float) -> StepProgram:
         raise ValueError(f"terms of a step must have equally many alternatives, got {sorted(lengths)}")
     gemms = [t.columns for t in kept if t.kind == "gemm"]
     merged = {name: np.concatenate([g[name] for g in gemms]) for name in GEMM_COLUMNS} if gemms else {}
-    return StepProgram(kept, lengths.pop(), overhead_s, merged)
+    shapes, index = compress(**{name: merged[name] for name in "mnk"}) if gemms else ({}, np.zeros(0, dtype=np.int64))
+    return StepProgram(kept, lengths.pop(), overhead_s, merged, shapes, index)
 
 
 def run_step(
@@ -241,11 +245,9 @@ def _gemm_activities(
     vector_ops = conversions * columns["n"] * columns["k"] * np.ceil(columns["m"] / DEQUANTISED_ROWS)
     macs = columns["m"] * columns["n"] * columns["k"] * runs
     ids = None if alternatives is None else _wanted_columns(program, alternatives)
-    cycles = tables.rows(
-        (program, "cycles"), designs, CYCLE_FIELDS, lambda missing: _cycles(columns, computed, missing), ids
-    )
+    cycles = _cycles(program, designs, computed, tables, ids)
     dram = tables.rows(
-        (program, "dram"), designs, CACHE_FIELDS, lambda missing: _gemm_dram(columns, missing), ids
+        (program, "dram"), designs, CACHE_FIELDS, lambda some, _: _gemm_dram(columns, some), columns=ids
     )
     if ids is not None:
         vector_ops, macs, runs, computed = vector_ops[ids], macs[ids], runs[ids], computed[ids]
@@ -283,14 +285,35 @@ def _wanted_columns(program: StepProgram, alternatives: IntArray) -> IntArray:
     return np.concatenate(ids, axis=1)
 
 
-def _cycles(columns: Mapping[str, FloatArray], computed: IntArray, designs: DesignBatch) -> FloatArray:
-    """On-chip cycles of every GEMM column, equal shapes of one class computed once, (n_designs, n_columns)."""
-    shapes, index = compress(m=columns["m"], n=columns["n"], k=columns["k"], rate_class=computed)
-    code = shapes["rate_class"].astype(np.int64)
-    cycles = onchip_cycles(
-        designs, shapes["m"], shapes["n"], shapes["k"], OPERAND_BYTES[code], rate_ratios(designs)[:, code]
-    )
-    return cycles[:, index]
+def _cycles(
+    program: StepProgram, designs: DesignBatch, computed: IntArray, tables: FactorTables, ids: IntArray | None
+) -> FloatArray:
+    """On-chip cycles of all GEMM columns or of those in `ids`, one table for each width of the operands."""
+    rates = rate_ratios(designs)
+    index, codes = program.gemm_shape_index, computed
+    if ids is not None:
+        index, codes = index[ids], computed[ids]
+    else:
+        index, codes = (np.broadcast_to(v, (designs.n_designs, len(v))) for v in (index, codes))
+    cycles = np.empty(index.shape)
+    for code in np.unique(codes):
+        here = codes == code
+        rows = np.flatnonzero(here.any(axis=1))
+        found = tables.rows(
+            (program, OPERAND_BYTES[code]), take(designs, rows), CYCLE_FIELDS,
+            lambda some, rate, code=code: _shape_cycles(program, some, OPERAND_BYTES[code], rate),
+            rate_ratio=rates[rows, code], columns=index[rows],
+        )  # fmt: skip
+        cycles[rows] = np.where(here[rows], found, cycles[rows])
+    return cycles
+
+
+def _shape_cycles(
+    program: StepProgram, designs: DesignBatch, operand_bytes: float, rate_ratio: FloatArray
+) -> FloatArray:
+    """On-chip cycles of every distinct shape at one width of the operands, (n_designs, n_distinct)."""
+    m, n, k = (program.gemm_shapes[name] for name in "mnk")
+    return onchip_cycles(designs, m, n, k, np.full(len(m), operand_bytes), np.repeat(rate_ratio[:, None], len(m), 1))
 
 
 def _gemm_dram(columns: Mapping[str, FloatArray], designs: DesignBatch) -> FloatArray:
