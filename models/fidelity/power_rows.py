@@ -1,0 +1,186 @@
+"""Measured power: GEMMs with the board's mean power, and best shapes whose rate shows the sustained clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from models.checks import BoolArray, FloatArray, IntArray
+from models.fidelity.gemm_rows import FORMAT_OF_DTYPE, OPERAND_BYTES
+from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, read_measured
+from models.hardware.catalog import chip_designs
+from models.hardware.design import DesignBatch, peak_flop_per_s, reference_design, take
+from models.hardware.energy import energy_per_access
+from models.hardware.power import sustained_slowdown
+from models.operators.gemm import effective_l2_bytes, gemm_dram_bytes
+from models.technology import Technology
+
+OUTPUT_BYTES = 2.0
+ROTATED_WEIGHTS = 5.0
+"""Sets of weights that the harness uses in turn, at most (notes of the source)."""
+NEIGHBOUR_ROWS_RATIO = 2.0
+NEIGHBOUR_POWER_RATIO = 1.08
+"""A row is steady where another with the same n, k and up to twice the m shows the same power within this factor."""
+BEST_SHAPE_PREFIX = "gemm-best"
+
+
+@dataclass(frozen=True)
+class PowerRows:
+    """GEMMs with mean board power, arrays of shape (n_rows,); `chip` indexes `designs`."""
+
+    ids: tuple[str, ...]
+    designs: DesignBatch
+    chip: IntArray
+    dtype: StringArray
+    number_format: StringArray
+    m: FloatArray
+    n: FloatArray
+    k: FloatArray
+    latency_s: FloatArray
+    power_w: FloatArray
+    limit_w: FloatArray
+    steady: BoolArray
+    dram_bytes: FloatArray
+    l2_bytes: FloatArray
+    """Operand bytes found in the shared buffer."""
+    n_unknown_dtype: int
+
+
+@dataclass(frozen=True)
+class BestShapeRows:
+    """Best GEMM shape of each device and format, arrays of shape (n_rows,); `chip` indexes `designs`."""
+
+    ids: tuple[str, ...]
+    designs: DesignBatch
+    chip: IntArray
+    device: StringArray
+    dtype: StringArray
+    number_format: StringArray
+    m: FloatArray
+    n: FloatArray
+    k: FloatArray
+    share: FloatArray
+    """Measured rate over the quoted peak. [1]"""
+    peak_flop_per_s: FloatArray
+    n_other: int
+    """Rows of the file that are no best shapes."""
+
+
+def read_power_rows(path: Path) -> PowerRows:
+    """Return the rows of a table of measured GEMM power; formats without a rate class are counted, not kept."""
+    rows = read_measured(path, ["device", "m", "n", "k", "dtype", "latency_us", "power_w", "power_limit_w"])
+    known = np.isin(rows.text("dtype"), list(FORMAT_OF_DTYPE))
+    kept = rows.take(known)
+    ids, chip = np.unique(chip_id_of_rows(kept), return_inverse=True)
+    m, n, k = (kept.number(name) for name in ("m", "n", "k"))
+    number_format = np.array([FORMAT_OF_DTYPE[dtype] for dtype in kept.text("dtype")])
+    designs = chip_designs([str(i) for i in ids])
+    dram, hit = _traffic_bytes(designs, chip, number_format, m, n, k)
+    return PowerRows(
+        ids=tuple(str(i) for i in ids), designs=designs, chip=chip, dtype=kept.text("dtype"),
+        number_format=number_format, m=m, n=n, k=k,
+        latency_s=kept.number("latency_us") * 1e-6, power_w=kept.number("power_w"),
+        limit_w=kept.number("power_limit_w"), steady=_steady(kept, chip, m), dram_bytes=dram, l2_bytes=hit,
+        n_unknown_dtype=int((~known).sum()),
+    )  # fmt: skip
+
+
+def gemm_power_w(rows: PowerRows, technology: Technology | None = None) -> FloatArray:
+    """
+    Return the mean power of each measured GEMM over its measured time, cut at the board's limit.
+
+    Static power, multiply-accumulates at their format, bytes from main memory and bytes found in the shared
+    buffer.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+        [W]
+    """
+    access = energy_per_access(rows.designs, technology)
+    mac_j = np.empty(len(rows.m))
+    for number_format in np.unique(rows.number_format):
+        here = rows.number_format == number_format
+        mac_j[here] = access.mac_j[str(number_format)][rows.chip[here]]
+    energy_j = rows.m * rows.n * rows.k * mac_j + rows.dram_bytes * access.dram_j_per_byte[rows.chip]
+    energy_j = energy_j + rows.l2_bytes * access.l2_j_per_byte[rows.chip]
+    return np.minimum(access.static_w[rows.chip] + energy_j / rows.latency_s, rows.limit_w)
+
+
+def read_best_shapes(path: Path) -> BestShapeRows:
+    """Return the best-shape rows of a table of published GEMM throughput."""
+    rows = read_measured(path, ["device", "model", "dtype", "m", "n", "k", "tflops", "peak_tflops"])
+    best = np.char.startswith(rows.text("model"), BEST_SHAPE_PREFIX)
+    kept = rows.take(best)
+    ids, chip = np.unique(chip_id_of_rows(kept), return_inverse=True)
+    peak = kept.number("peak_tflops") * 1e12
+    return BestShapeRows(
+        ids=tuple(str(i) for i in ids), designs=chip_designs([str(i) for i in ids]) if len(ids) else _no_designs(),
+        chip=chip, device=kept.text("device"), dtype=kept.text("dtype"),
+        number_format=np.char.lower(kept.text("dtype")), m=kept.number("m"), n=kept.number("n"), k=kept.number("k"),
+        share=kept.number("tflops") * 1e12 / peak, peak_flop_per_s=peak, n_other=int((~best).sum()),
+    )  # fmt: skip
+
+
+def best_shape_share(rows: BestShapeRows, technology: Technology) -> FloatArray:
+    """
+    Return the share of the quoted peak that a tuned library reaches at its best shape, at the sustained clock.
+
+    A share of the arrays' peak that software always loses, divided by how much the full rate stretches under the
+    cap; half the memory bandwidth is in use.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+        [1]
+    """
+    c = technology.constants["power"]
+    access, chip = energy_per_access(rows.designs, technology), rows.chip
+    ratio, mac_j = np.ones(len(rows.m)), np.empty(len(rows.m))
+    for number_format in np.unique(rows.number_format):
+        here = rows.number_format == number_format
+        mac_j[here] = access.mac_j[str(number_format)][chip[here]]
+        ratio[here] = getattr(rows.designs, f"{number_format}_rate_ratio")[chip[here]]
+    full_flop_per_s = peak_flop_per_s(rows.designs)[chip] * ratio
+    time_s = 2.0 * rows.m * rows.n * rows.k / full_flop_per_s
+    moved = c["best_shape_dram_fraction"] * rows.designs.memory_bandwidth_bytes_per_s[chip] * time_s
+    energy_j = rows.m * rows.n * rows.k * mac_j + moved * access.dram_j_per_byte[chip]
+    slowdown = sustained_slowdown(energy_j, time_s, access.static_w[chip], rows.designs.tdp_w[chip])
+    return c["best_shape_efficiency_fraction"] / slowdown * full_flop_per_s / rows.peak_flop_per_s
+
+
+def _traffic_bytes(
+    designs: DesignBatch, chip: IntArray, number_format: StringArray, m: FloatArray, n: FloatArray, k: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bytes from main memory and from the shared buffer of each GEMM, each of shape (n_rows,) [B]."""
+    element = np.array([OPERAND_BYTES[str(name)] for name in number_format])
+    moved = element * (m * k + n * k) + OUTPUT_BYTES * m * n
+    dram = np.empty(len(m))
+    for i in range(designs.n_designs):
+        here = chip == i
+        one = take(designs, [i])
+        copies = np.clip(np.ceil(one.l2_bytes / (n * k * element)[here]), 1.0, ROTATED_WEIGHTS)
+        size = (m[here], n[here], k[here], element[here], element[here], np.full(here.sum(), OUTPUT_BYTES))
+        dram[here] = gemm_dram_bytes(effective_l2_bytes(one), *size, copies)[0]
+    return dram, np.maximum(moved - dram, 0.0)
+
+
+def _steady(rows: MeasuredRows, chip: IntArray, m: FloatArray) -> BoolArray:
+    """Rows that agree with a neighbour in m, shape (n_rows,)."""
+    names = ("dtype", "source", "n", "k")
+    keys = [chip.astype(str), *(rows.columns.get(name, np.full(len(m), "")) for name in names)]
+    _, group = np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True)
+    order = np.lexsort((m, group.reshape(-1)))
+    power, sizes, groups = rows.number("power_w")[order], m[order], group.reshape(-1)[order]
+    near = (groups[1:] == groups[:-1]) & (sizes[1:] <= NEIGHBOUR_ROWS_RATIO * sizes[:-1])
+    near &= np.abs(np.log(power[1:] / power[:-1])) <= np.log(NEIGHBOUR_POWER_RATIO)
+    steady = np.zeros(len(m), dtype=bool)
+    steady[order[1:][near]] = True
+    steady[order[:-1][near]] = True
+    return steady
+
+
+def _no_designs() -> DesignBatch:
+    return take(reference_design(), np.array([], dtype=np.int64))

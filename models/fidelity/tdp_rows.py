@@ -1,0 +1,53 @@
+"""Rated power of real products as targets of the rating model."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from models.checks import BoolArray, FloatArray
+from models.hardware.catalog import chip_designs, chip_rows
+from models.hardware.datasheet import number
+from models.hardware.design import DesignBatch
+
+NO_RATING = re.compile(r"estimate|derived|measured|provisioned|wafer|epoch", re.IGNORECASE)
+"""Words of `tdp_term` that say the number is no rating by the vendor."""
+
+
+@dataclass(frozen=True)
+class TdpRows:
+    """Chips with a power number, arrays of shape (n_chips,)."""
+
+    ids: tuple[str, ...]
+    die: tuple[str, ...]
+    """Same silicon, same text."""
+    designs: DesignBatch
+    tdp_w: FloatArray
+    envelope_w: FloatArray
+    """Limit of the form factor, infinite for modules."""
+    rated: BoolArray
+    """True where the number is a rating by the vendor and the sheet gives the arrays."""
+    skipped: tuple[tuple[str, str], ...]
+
+
+def tdp_rows(path: Path | None = None) -> TdpRows:
+    """Return the chips of a table whose power is given."""
+    rows = chip_rows(path)
+    skipped = tuple((i, "no power") for i, row in rows.items() if not number(row, "tdp_w"))
+    kept = [i for i, row in rows.items() if number(row, "tdp_w")]
+    chosen = [rows[i] for i in kept]
+    units = [bool(number(row, "bf16_macs_per_cycle") or number(row, "tops_int8")) for row in chosen]
+    return TdpRows(
+        ids=tuple(kept),
+        die=tuple(f"{row['vendor']} {row['node_nm']} {row['compute_die_mm2'] or row['id']}" for row in chosen),
+        designs=chip_designs(kept, path),
+        tdp_w=np.array([number(row, "tdp_w") or np.nan for row in chosen]),
+        envelope_w=np.array([number(row, "envelope_w") or np.inf for row in chosen]),
+        rated=np.array(
+            [not NO_RATING.search(row["tdp_term"] or "") and known for row, known in zip(chosen, units, strict=True)]
+        ),
+        skipped=skipped,
+    )
