@@ -19,11 +19,15 @@ from models.architectures.parallel import split
 from models.architectures.training_memory import (
     TrainingMemory,
     TrainingPlan,
-    TrainingRecipe,
+    residual_bytes,
     stage_share,
+    stored_bits,
+    training_formats,
     training_memory,
+    weight_bytes,
 )
 from models.checks import require_at_least
+from models.precision.mix import PrecisionMix
 
 Pass = Literal["forward", "recompute", "backward"]
 CollectiveOp = Literal["all_reduce", "all_gather", "reduce_scatter", "send_receive"]
@@ -97,7 +101,7 @@ class TrainingStep:
 def training_step(
     lowered: LoweredNetwork,
     plan: TrainingPlan,
-    recipe: TrainingRecipe,
+    mix: PrecisionMix,
     sequence_tokens: int,
     global_batch_sequences: int,
 ) -> TrainingStep:
@@ -115,15 +119,16 @@ def training_step(
         A decoder, uncut.
     plan : TrainingPlan
         Degrees, microbatch, sharding of the state, recomputation.
-    recipe : TrainingRecipe
-        Formats, from `load_recipe`.
+    mix : PrecisionMix
+        Formats of the GEMMs, with `training` formats of what the optimizer keeps.
     sequence_tokens, global_batch_sequences : int
         Tokens of one sequence, sequences of one step over all chips.
 
     Raises
     ------
     ValueError
-        If the network is no decoder, the sequence is longer than its context, or the batch does not divide.
+        If the network is no decoder, the mix has no training formats, the sequence is longer than the context, or the
+        batch does not divide.
 
     References
     ----------
@@ -137,9 +142,9 @@ def training_step(
     return TrainingStep(
         gemms=tuple(gemm for linear in chip.linears for gemm in _gemms(linear, passes)),
         operators=tuple(work for operator in _others(chip) for work in _operator_passes(operator, passes)),
-        collectives=tuple(_collectives(lowered, chip, plan, recipe, passes)),
-        optimizer_bytes=_optimizer_bytes(chip, plan, recipe),
-        memory=training_memory(chip, plan, recipe, sequence_tokens, n_microbatches),
+        collectives=tuple(_collectives(lowered, chip, plan, mix, passes)),
+        optimizer_bytes=_optimizer_bytes(chip, plan, mix),
+        memory=training_memory(chip, plan, mix, sequence_tokens, n_microbatches),
         n_chips=plan.n_chips,
         n_microbatches=n_microbatches,
         tokens_per_step=float(sequence_tokens) * global_batch_sequences,
@@ -241,9 +246,9 @@ def _operator_passes(
 
 
 def _collectives(
-    whole: LoweredNetwork, chip: LoweredNetwork, plan: TrainingPlan, recipe: TrainingRecipe, passes: _Passes
+    whole: LoweredNetwork, chip: LoweredNetwork, plan: TrainingPlan, mix: PrecisionMix, passes: _Passes
 ) -> Iterator[TrainingCollective]:
-    row_bytes = passes.tokens * whole.hidden_size * recipe.activation_bits / 8.0
+    row_bytes = passes.tokens * whole.hidden_size * residual_bytes(mix)
     if plan.tensor_parallel > 1:
         n_passes = 3.0 if plan.recompute == "full" else 2.0
         count = whole.all_reduces_per_layer * chip.n_layers * passes.n_microbatches * n_passes
@@ -255,14 +260,14 @@ def _collectives(
         count = 2.0 * passes.n_microbatches * plan.interleave
         yield TrainingCollective("send_receive", "pipeline", plan.pipeline_parallel, sent, count)
     if plan.data_parallel > 1:
-        yield from _data_collectives(chip, plan, recipe, passes.n_microbatches)
+        yield from _data_collectives(chip, plan, mix, passes.n_microbatches)
 
 
 def _data_collectives(
-    chip: LoweredNetwork, plan: TrainingPlan, recipe: TrainingRecipe, n_microbatches: float
+    chip: LoweredNetwork, plan: TrainingPlan, mix: PrecisionMix, n_microbatches: float
 ) -> Iterator[TrainingCollective]:
-    parameters = chip.n_parameters
-    gradient, weight = parameters * recipe.gradient_bits / 8.0, parameters * recipe.weight_bits / 8.0
+    gradient = chip.n_parameters * stored_bits(training_formats(mix).gradient_storage) / 8.0
+    weight = weight_bytes(chip, mix)
     if plan.zero_stage == 0:
         yield TrainingCollective("all_reduce", "data", plan.data_parallel, gradient, 1.0)
         return
@@ -273,9 +278,9 @@ def _data_collectives(
     yield TrainingCollective("all_gather", "data", plan.data_parallel, weight, gathers)
 
 
-def _optimizer_bytes(chip: LoweredNetwork, plan: TrainingPlan, recipe: TrainingRecipe) -> float:
+def _optimizer_bytes(chip: LoweredNetwork, plan: TrainingPlan, mix: PrecisionMix) -> float:
     """Traffic of one Adam update: gradient read, master and moments read and written, weight written [B]."""
-    updated = chip.n_parameters / (plan.data_parallel if plan.zero_stage >= 1 else 1)
-    master_bits = recipe.master_bits or recipe.weight_bits
-    written_bits = recipe.weight_bits if recipe.master_bits else 0.0
-    return updated * (recipe.gradient_bits + 2 * master_bits + 4 * recipe.moment_bits + written_bits) / 8.0
+    formats, shards = training_formats(mix), plan.data_parallel if plan.zero_stage >= 1 else 1
+    state = (formats.master_weight, formats.first_moment, formats.second_moment)
+    moved_bits = stored_bits(formats.gradient_storage) + 2.0 * sum(map(stored_bits, state))
+    return (chip.n_parameters * moved_bits / 8.0 + weight_bytes(chip, mix)) / shards

@@ -1,22 +1,23 @@
-"""Plan and formats of a training step, and the memory one chip needs for them."""
+"""Plan of a training step, and the memory one chip needs for it."""
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
-from models.architectures.lowered import LoweredNetwork
+from models.architectures.lowered import LoweredNetwork, weight_elements_per_module
 from models.checks import require_known
-from models.tables import DATA, read_rows
+from models.precision.formats import number_format
+from models.precision.mix import PrecisionMix, TrainingFormats
 
 Recompute = Literal["none", "selective", "full"]
 
 LOGIT_BYTES = 4.0
 """The loss reads its logits in fp32."""
+
+PLAIN_BITS = 16.0
+"""Norms, biases and modules that no mix names stay in 16 bit."""
 
 UNFUSED_SCORE_BYTES = 4.0
 """An unfused attention keeps the softmax and its input, in 16 bit each [B per score]."""
@@ -26,19 +27,6 @@ OPERATORS_WITH_SHARED_INPUT = frozenset({"attention_qkv", "attention_kv_a", "sta
 
 OPERATORS_WITHOUT_OWN_INPUT = frozenset({"attention_q_a", "shared_expert_up"})
 """Linears that read what another of the block has already kept."""
-
-
-@dataclass(frozen=True)
-class TrainingRecipe:
-    """Formats of a training step, a row of `training_recipes.csv` [bits]."""
-
-    name: str
-    gemm_format: str
-    weight_bits: float
-    activation_bits: float
-    gradient_bits: float
-    master_bits: float
-    moment_bits: float
 
 
 @dataclass(frozen=True)
@@ -91,20 +79,23 @@ class TrainingMemory:
         return self.weight_bytes + self.gradient_bytes + self.optimizer_bytes + self.activation_bytes
 
 
-@functools.cache
-def recipes() -> Mapping[str, TrainingRecipe]:
-    """All training recipes by name."""
-    bits = ("weight_bits", "activation_bits", "gradient_bits", "master_bits", "moment_bits")
-    read = [
-        TrainingRecipe(row["name"], row["gemm_format"], *(float(row[key]) for key in bits))
-        for row in read_rows(DATA / "networks" / "training_recipes.csv")
-    ]
-    return MappingProxyType({recipe.name: recipe for recipe in read})
+def training_formats(mix: PrecisionMix) -> TrainingFormats:
+    """Return the formats of the optimizer state, refusing a mix that is for serving only."""
+    if mix.training is None:
+        raise ValueError(f"precision mix '{mix.name}' must state formats of gradients and moments to train with")
+    return mix.training
 
 
-def load_recipe(name: str) -> TrainingRecipe:
-    """Return a training recipe by name."""
-    return recipes()[require_known("training recipe", name, recipes())]
+def weight_bytes(stage: LoweredNetwork, mix: PrecisionMix) -> float:
+    """Bytes of the weights that the GEMMs of one chip read; norms and modules the mix does not know take 16 bit [B]."""
+    elements = weight_elements_per_module(stage)
+    bits = {module: mix.weight_bits(module) if module in mix.weight_format else PLAIN_BITS for module in elements}
+    return sum(count * bits[module] for module, count in elements.items()) / 8.0
+
+
+def stored_bits(format_name: str) -> float:
+    """Bits of one stored element of a format, scales included [bit]."""
+    return number_format(format_name).weight_bits
 
 
 def stage_share(n_layers: int, pipeline_parallel: int) -> float:
@@ -115,7 +106,7 @@ def stage_share(n_layers: int, pipeline_parallel: int) -> float:
 
 
 def training_memory(
-    stage: LoweredNetwork, plan: TrainingPlan, recipe: TrainingRecipe, sequence_tokens: int, n_microbatches: int
+    stage: LoweredNetwork, plan: TrainingPlan, mix: PrecisionMix, sequence_tokens: int, n_microbatches: int
 ) -> TrainingMemory:
     """
     Return what the fullest chip keeps, from the operators of its pipeline stage.
@@ -135,26 +126,26 @@ def training_memory(
     .. [1] V. Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022,
        arXiv:2205.05198, eqs. 1-5 and appendix C; its 34 s b h bytes a layer are 32 without dropout masks.
     """
-    parameters, shards = stage.n_parameters, plan.data_parallel
+    formats, shards = training_formats(mix), plan.data_parallel
     sharded = [shards if plan.zero_stage >= stage_of_zero else 1 for stage_of_zero in (3, 2, 1)]
+    optimizer_bits = sum(map(stored_bits, (formats.master_weight, formats.first_moment, formats.second_moment)))
     return TrainingMemory(
-        weight_bytes=parameters * recipe.weight_bits / 8.0 / sharded[0],
-        gradient_bytes=parameters * recipe.gradient_bits / 8.0 / sharded[1],
-        optimizer_bytes=parameters * (recipe.master_bits + 2.0 * recipe.moment_bits) / 8.0 / sharded[2],
-        activation_bytes=_activation_bytes(stage, plan, recipe, sequence_tokens, n_microbatches),
+        weight_bytes=weight_bytes(stage, mix) / sharded[0],
+        gradient_bytes=stage.n_parameters * stored_bits(formats.gradient_storage) / 8.0 / sharded[1],
+        optimizer_bytes=stage.n_parameters * optimizer_bits / 8.0 / sharded[2],
+        activation_bytes=_activation_bytes(stage, plan, mix, sequence_tokens, n_microbatches),
     )
 
 
 def _activation_bytes(
-    stage: LoweredNetwork, plan: TrainingPlan, recipe: TrainingRecipe, sequence_tokens: int, n_microbatches: int
+    stage: LoweredNetwork, plan: TrainingPlan, mix: PrecisionMix, sequence_tokens: int, n_microbatches: int
 ) -> float:
     tokens = float(plan.microbatch_sequences) * sequence_tokens
-    element_bytes = recipe.activation_bits / 8.0
-    working = tokens * element_bytes * stored_elements_per_token(stage, plan)
+    working = tokens * stored_bytes_per_token(stage, plan, mix)
     kept, in_work = working, 0.0
     if plan.recompute == "full":
         split_tokens = plan.tensor_parallel if plan.sequence_parallel else 1
-        kept = tokens * element_bytes * stage.hidden_size * stage.n_layers / split_tokens
+        kept = tokens * residual_bytes(mix) * stage.hidden_size * stage.n_layers / split_tokens
         in_work = working / stage.n_layers
     scores = UNFUSED_SCORE_BYTES * tokens * sequence_tokens * sum(a.n_heads * a.count for a in stage.attentions)
     if not plan.fused_attention:
@@ -173,23 +164,32 @@ def in_flight_microbatches(plan: TrainingPlan, n_microbatches: int) -> float:
     return min(float(stages), float(n_microbatches)) * more
 
 
-def stored_elements_per_token(stage: LoweredNetwork, plan: TrainingPlan) -> float:
-    """
-    Return what the layers of a stage keep of one token for the backward pass, without recomputation [elements].
+def residual_bytes(mix: PrecisionMix) -> float:
+    """Bytes of one element of the residual stream, as chips exchange it [B]."""
+    return mix.vector_bits("residual") / 8.0
 
-    Kept are the input of every norm and the input and output of every linear, except the output of those that add to
-    the residual stream. What every chip of the tensor-parallel group would keep is divided under sequence parallelism.
+
+def stored_bytes_per_token(stage: LoweredNetwork, plan: TrainingPlan, mix: PrecisionMix) -> float:
     """
-    whole = sum(v.elements_per_token * v.count for v in stage.vectors if v.module == "layer_norm")
+    Return what the layers of a stage keep of one token for the backward pass, without recomputation.
+
+    Kept are the input of every norm, and of every linear the input in its own format and the output, except the
+    output of those that add to the residual stream. What every chip of the tensor-parallel group would keep is
+    divided under sequence parallelism. [B]
+    """
+    plain = residual_bytes(mix)
+    whole = plain * sum(v.elements_per_token * v.count for v in stage.vectors if v.module == "layer_norm")
     divided = 0.0
     for linear in stage.linears:
         if linear.module == "output_head":
             continue
+        known = linear.module in mix.activation_format
+        input_bytes = mix.activation_bits(linear.module) / 8.0 if known else plain
         rows = linear.count * (linear.top_k if linear.rows == "routed" else 1.0)
         if linear.module in OPERATORS_WITH_SHARED_INPUT:
-            whole += linear.n_in * linear.count
+            whole += input_bytes * linear.n_in * linear.count
         elif linear.module not in OPERATORS_WITHOUT_OWN_INPUT:
-            divided += linear.n_in * rows
+            divided += input_bytes * linear.n_in * rows
         if linear.shard != "row" and linear.module != "expert_down":
-            divided += linear.n_out * rows
+            divided += plain * linear.n_out * rows
     return whole / (plan.tensor_parallel if plan.sequence_parallel else 1) + divided
