@@ -30,13 +30,15 @@ class Boxes:
     Boxes of a space: per parameter the lowest and the highest index, and a window of inner alternatives.
 
     `low` and `high` have shape (n_boxes, n_parameters) and are equal for categories. `first` and `last` of shape
-    (n_boxes,) are the window: alternatives of one degree and mix, neighbouring batches.
+    (n_boxes,) are the window: alternatives of one degree and mix, neighbouring batches. `parent` is a tag that
+    selections carry along.
     """
 
     low: IntArray
     high: IntArray
     first: IntArray
     last: IntArray
+    parent: IntArray
 
     @property
     def n_boxes(self) -> int:
@@ -46,6 +48,11 @@ class Boxes:
     def take(self, index: IntArray | BoolArray) -> Boxes:
         """The boxes at `index`."""
         return Boxes(*[getattr(self, field.name)[index] for field in dataclasses.fields(self)])
+
+
+def point_boxes(points: IntArray, first: IntArray, last: IntArray) -> Boxes:
+    """Boxes that hold one design each."""
+    return Boxes(points, points, first, last, np.zeros(len(points), dtype=np.int64))
 
 
 def join(parts: list[Boxes]) -> Boxes:
@@ -116,6 +123,7 @@ def root_boxes(problem: Problem) -> Boxes:
         np.repeat(high, len(windows), axis=0),
         np.tile(windows[:, 0], n),
         np.tile(windows[:, 1], n),
+        np.zeros(n * len(windows), dtype=np.int64),
     )
 
 
@@ -146,11 +154,14 @@ class BoxBounds:
     best: IntArray
 
 
-def bound_boxes(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...]) -> BoxBounds:
+def bound_boxes(
+    problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], threshold: float = np.inf
+) -> BoxBounds:
     """
     Return bounds: times at the upper corner of every box, area, energy per access and cost at the lower.
 
-    A point box gives the exact values of its design at its best alternative of the window.
+    A point box gives the exact values of its design at its best alternative of the window. Alternatives whose
+    bound in the first objective reaches `threshold` are left out of the returned windows.
     """
     cost = np.full((boxes.n_boxes, len(objectives)), np.inf)
     first, last, best = boxes.first.copy(), boxes.last.copy(), boxes.first.copy()
@@ -158,7 +169,7 @@ def bound_boxes(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...
     sizes = np.maximum(1, 2 ** np.ceil(np.log2(width)).astype(np.int64))
     for size in np.unique(sizes):
         rows = np.flatnonzero(sizes == size)
-        part = _bound_window(problem, boxes.take(rows), int(width[rows].max()), objectives)
+        part = _bound_window(problem, boxes.take(rows), int(width[rows].max()), objectives, threshold)
         cost[rows], first[rows], last[rows], best[rows] = part.cost, part.first, part.last, part.best
     return BoxBounds(cost, first, last, best)
 
@@ -174,7 +185,9 @@ def corners(problem: Problem, boxes: Boxes) -> tuple[DesignBatch, DesignBatch]:
     return upper, lower
 
 
-def _bound_window(problem: Problem, boxes: Boxes, width: int, objectives: tuple[Objective, ...]) -> BoxBounds:
+def _bound_window(
+    problem: Problem, boxes: Boxes, width: int, objectives: tuple[Objective, ...], threshold: float
+) -> BoxBounds:
     """Bounds of boxes whose windows are at most `width` alternatives wide."""
     performance, cheapest = corners(problem, boxes)
     several = len(problem.scenarios) > 1
@@ -194,7 +207,8 @@ def _bound_window(problem: Problem, boxes: Boxes, width: int, objectives: tuple[
     bound = bound - SLACK * np.abs(np.where(np.isfinite(bound), bound, 0.0))
     if several:
         return BoxBounds(bound, boxes.first, boxes.last, boxes.first)
-    place = np.argmax(possible, axis=1), possible.shape[1] - 1 - np.argmax(possible[:, ::-1], axis=1)
+    wanted_still = costs[:, :, 0] < threshold
+    place = np.argmax(wanted_still, axis=1), width - 1 - np.argmax(wanted_still[:, ::-1], axis=1)
     assert wanted is not None
     rows = np.arange(boxes.n_boxes)
     return BoxBounds(
@@ -214,6 +228,35 @@ def _mixture_costs(problem: Problem, evaluations: list, objectives: tuple[Object
     mixture: Mixture = problem.mixture
     costs = np.stack([o.sign * objective_values(o, best, mixture) for o in objectives], axis=2)
     return np.where(possible[:, :, None], costs, np.inf), possible
+
+
+def tighten(problem: Problem, boxes: Boxes) -> Boxes:
+    """
+    Return the boxes that the area budget leaves, each axis cut to the largest index it can afford.
+
+    With all other parameters at their lowest, area rises along each axis, so everything beyond the cut is over
+    budget whatever the rest is. Boxes whose lowest corner is over budget are left out.
+    """
+    limit = problem.document.budget.area * (1.0 + SLACK)
+    boxes = boxes.take(_area_mm2(problem, boxes.low) <= limit)
+    high = boxes.high.copy()
+    for axis in (i for i, p in enumerate(problem.space.parameters) if p.ordered and len(p.values) > 1):
+        rows = np.flatnonzero(boxes.high[:, axis] > boxes.low[:, axis])
+        affordable, over = boxes.low[rows, axis], boxes.high[rows, axis] + 1
+        while len(rows) and np.any(over - affordable > 1):
+            middle = (affordable + over) // 2
+            raised = boxes.low[rows].copy()
+            raised[:, axis] = middle
+            fits = _area_mm2(problem, raised) <= limit
+            affordable, over = np.where(fits, middle, affordable), np.where(fits, over, middle)
+        high[rows, axis] = affordable
+    return dataclasses.replace(boxes, high=high)
+
+
+def _area_mm2(problem: Problem, points: IntArray) -> FloatArray:
+    document = problem.document
+    designs = designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
+    return die_area_mm2(designs)
 
 
 def budget_spans(problem: Problem, boxes: Boxes, axes: IntArray) -> FloatArray:

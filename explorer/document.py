@@ -267,9 +267,7 @@ def _fault(raw: Any, each: Any) -> dict[str, str]:
     parts: list[str] = []
     node = raw
     for part in each["loc"]:
-        if isinstance(node, dict) and part in node:
-            node = node[part]
-        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+        if (isinstance(node, dict) and part in node) or (isinstance(node, list) and isinstance(part, int) and part < len(node)):
             node = node[part]
         elif each["type"] != "missing" or part != each["loc"][-1]:
             continue

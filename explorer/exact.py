@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from explorer.bounds import Boxes, bound_boxes, budget_spans, join, root_boxes
+from explorer.bounds import (
+    Boxes,
+    alternative_windows,
+    bound_boxes,
+    budget_spans,
+    join,
+    point_boxes,
+    root_boxes,
+    tighten,
+)
 from explorer.objectives import Objective
 from explorer.problem import Problem
 from explorer.space import Space
@@ -20,6 +30,9 @@ PSEUDO_COST_MEMORY = 0.98
 
 MAX_OPEN_BOXES = 3_000_000
 """Boxes kept open before the search goes depth first."""
+
+MAX_POLISHES = 60
+"""Exchanges after which a polish ends even if the last one still improved."""
 
 DIAGONAL = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Places on a box's diagonal at which an incumbent is sought."""
@@ -56,7 +69,7 @@ class ExactSearch:
         self._axes = np.array([i for i, p in enumerate(space.parameters) if p.ordered and len(p.values) > 1])
         self._pseudo_cost = np.ones(len(space.parameters))
         self._closed_bound = np.inf
-        roots = root_boxes(self.problem)
+        roots = tighten(self.problem, root_boxes(self.problem))
         bounded = self._bounded(roots)
         self._open, self._cost = bounded
         self._seek_incumbent(np.argsort(self._cost, kind="stable")[:256])
@@ -107,9 +120,9 @@ class ExactSearch:
         parts, costs = [], []
         for start in range(0, boxes.n_boxes, BATCH_BOXES):
             some = boxes.take(np.arange(start, min(start + BATCH_BOXES, boxes.n_boxes)))
-            bounds = bound_boxes(self.problem, some, (self.objective,))
+            bounds = bound_boxes(self.problem, some, (self.objective,), self._threshold())
             keep = np.isfinite(bounds.cost[:, 0])
-            parts.append(Boxes(some.low[keep], some.high[keep], bounds.first[keep], bounds.last[keep]))
+            parts.append(dataclasses.replace(some, first=bounds.first, last=bounds.last).take(keep))
             costs.append(bounds.cost[keep, 0])
         self.boxes_bounded += boxes.n_boxes
         return join(parts), np.concatenate(costs)
@@ -124,12 +137,12 @@ class ExactSearch:
         points = np.all(parents.low == parents.high, axis=1)
         self._close_points(parents.take(points), parent_cost[points])
         parents, parent_cost = parents.take(~points), parent_cost[~points]
-        children, axis, parent = self._split(parents)
+        children, axis = self._split(parents)
         bounded, cost, kept = self._bound_children(children)
-        self._learn(axis, parent_cost[parent], cost, kept, parent)
-        self._open, self._cost = join([self._open.take(rest), bounded]), np.concatenate([self._cost[rest], cost[kept]])
+        self._learn(axis, parent_cost, cost)
+        self._open, self._cost = join([self._open.take(rest), bounded]), np.concatenate([self._cost[rest], kept])
         if len(self._cost):
-            best = np.argsort(cost[kept], kind="stable")[:64]
+            best = np.argsort(kept, kind="stable")[:64]
             self._seek_incumbent(np.count_nonzero(rest) + best)
         self._prune()
 
@@ -145,7 +158,7 @@ class ExactSearch:
         if cost < self.incumbent.cost:
             self.incumbent = Incumbent(float(cost), np.array(point), int(alternative))
 
-    def _split(self, parents: Boxes) -> tuple[Boxes, IntArray, IntArray]:
+    def _split(self, parents: Boxes) -> tuple[Boxes, IntArray]:
         """Halve each box along the axis with the largest budget span x pseudo-cost."""
         n = parents.n_boxes
         open_axes = parents.high[:, self._axes] > parents.low[:, self._axes]
@@ -157,30 +170,28 @@ class ExactSearch:
         left_high, right_low = parents.high.copy(), parents.low.copy()
         left_high[rows, axis] = middle
         right_low[rows, axis] = middle + 1
-        left = Boxes(parents.low, left_high, parents.first, parents.last)
-        right = Boxes(right_low, parents.high, parents.first, parents.last)
-        return join([left, right]), axis, np.concatenate([rows, rows])
+        left = dataclasses.replace(parents, high=left_high)
+        right = dataclasses.replace(parents, low=right_low)
+        return join([left, right]), axis
 
-    def _bound_children(self, children: Boxes) -> tuple[Boxes, FloatArray, np.ndarray]:
-        bounds = bound_boxes(self.problem, children, (self.objective,))
-        self.boxes_bounded += children.n_boxes
-        cost = bounds.cost[:, 0]
-        kept = np.isfinite(cost)
-        narrowed = Boxes(children.low[kept], children.high[kept], bounds.first[kept], bounds.last[kept])
-        return narrowed, cost, kept
+    def _bound_children(self, children: Boxes) -> tuple[Boxes, FloatArray, FloatArray]:
+        """Boxes that may hold a feasible design, the cost of every child (infinite where closed), and theirs."""
+        tagged = tighten(self.problem, dataclasses.replace(children, parent=np.arange(children.n_boxes)))
+        cost = np.full(children.n_boxes, np.inf)
+        bounded, kept = self._bounded(tagged)
+        cost[bounded.parent] = kept
+        return bounded, cost, kept
 
-    def _learn(
-        self, axis: IntArray, parent_cost: FloatArray, cost: FloatArray, kept: np.ndarray, parent: IntArray
-    ) -> None:
+    def _learn(self, axis: IntArray, parent_cost: FloatArray, cost: FloatArray) -> None:
         """Pseudo-cost of an axis: product of the shares of the needed bound rise that both halves achieve."""
         n = len(axis)
         if not n:
             return
-        needed = np.maximum(self._threshold() - parent_cost, 1e-12 * np.abs(parent_cost) + 1e-300)
-        with np.errstate(invalid="ignore"):
-            share = np.where(kept, np.minimum((cost - parent_cost) / needed, 1.0), 1.0)
-        share = np.where(np.isfinite(share), np.maximum(share, 0.02), 0.02)
-        product = share[:n] * share[n:]
+        threshold = self._threshold()
+        needed = threshold - parent_cost if np.isfinite(threshold) else np.abs(parent_cost)
+        rise = np.where(np.isfinite(cost), cost, np.inf).reshape(2, n) - parent_cost
+        share = np.clip(rise / np.maximum(needed, 1e-12 * np.abs(parent_cost) + 1e-300), 0.02, 1.0)
+        product = share[0] * share[1]
         for each in np.unique(axis):
             mean = float(product[axis == each].mean())
             memory = PSEUDO_COST_MEMORY ** min(np.count_nonzero(axis == each), 50)
@@ -200,38 +211,51 @@ class ExactSearch:
             self._polish()
 
     def _judge(self, points: IntArray, first: IntArray, last: IntArray) -> None:
-        bounds = bound_boxes(self.problem, Boxes(points, points, first, last), (self.objective,))
+        bounds = bound_boxes(self.problem, point_boxes(points, first, last), (self.objective,))
         best = int(np.argmin(bounds.cost[:, 0]))
         self._offer(points[best], bounds.cost[best, 0], bounds.best[best])
 
     def _polish(self) -> None:
-        """Exchange one parameter at a time, over all its values and all alternatives, until nothing improves."""
-        whole = root_windows(self.problem)
-        for _ in range(30):
+        """Exchange one parameter, or raise one and lower another, until nothing improves; then try other plans."""
+        whole = alternative_windows(self.problem)
+        for _ in range(MAX_POLISHES):
             assert self.incumbent.point is not None
-            near = neighbours(self.problem.space, self.incumbent.point)
             before = self.incumbent.cost
-            self._judge(
-                np.repeat(near, len(whole), axis=0), np.tile(whole[:, 0], len(near)), np.tile(whole[:, 1], len(near))
-            )
+            near = neighbours(self.problem.space, self.incumbent.point)
+            own = whole[np.searchsorted(whole[:, 0], self.incumbent.alternative, side="right") - 1]
+            self._judge(near, *[np.full(len(near), end) for end in own])
+            if not self.incumbent.cost < before:
+                here = np.repeat(self.incumbent.point[None, :], len(whole), axis=0)
+                self._judge(here, whole[:, 0], whole[:, 1])
             if not self.incumbent.cost < before:
                 return
 
 
-def root_windows(problem: Problem) -> IntArray:
-    """Windows of alternatives of the whole problem, shape (n_windows, 2)."""
-    from explorer.bounds import alternative_windows
-
-    return alternative_windows(problem)
-
-
 def neighbours(space: Space, point: IntArray) -> IntArray:
-    """All points that differ from `point` in one parameter, and the point itself, shape (n_points, n_parameters)."""
+    """
+    Return points near `point`: one parameter at any other value, or one raised and another lowered a step.
+
+    Returns
+    -------
+    array of shape (n_points, n_parameters)
+        All inside the space, `point` itself first.
+    """
+    sizes = space.sizes
     points = [point]
-    for i, size in enumerate(space.sizes):
+    for i, size in enumerate(sizes):
         for value in range(size):
             if value != point[i]:
-                other = point.copy()
-                other[i] = value
-                points.append(other)
+                points.append(_moved(point, {i: value}))
+    ordered = [i for i, p in enumerate(space.parameters) if p.ordered]
+    for i in ordered:
+        for j in ordered:
+            if i != j and point[i] + 1 < sizes[i] and point[j] > 0:
+                points.append(_moved(point, {i: point[i] + 1, j: point[j] - 1}))
     return np.array(points)
+
+
+def _moved(point: IntArray, changes: dict[int, int]) -> IntArray:
+    moved = point.copy()
+    for axis, value in changes.items():
+        moved[axis] = value
+    return moved

@@ -33,7 +33,7 @@ def parse_yaml(text: str, name: str) -> Any:
         Naming the line where the text is no plain YAML.
     """
     try:
-        return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 (a SafeLoader without aliases)
+        return yaml.load(text, Loader=_PlainLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" line {mark.line + 1}" if mark else ""
