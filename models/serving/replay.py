@@ -128,66 +128,142 @@ def replay(
     """
     require_positive("max_steps", max_steps, "steps")
     require_positive("max_time", max_time_s, "s")
-    reserved = requests.input_tokens + limits.reserved_output_fraction * requests.output_tokens
-    fits = reserved <= limits.kv_capacity_tokens
+    prompt = np.maximum(requests.input_tokens - requests.cached_prefix_tokens, 1.0)
     arrival_s = np.zeros(requests.n) if requests.arrival_s is None else requests.arrival_s - requests.arrival_s[0]
-    first_s, end_s, admitted_s = np.full((3, requests.n), np.nan)
+    run = run_engine(
+        arrival_s,
+        prompt,
+        requests.input_tokens - prompt,
+        requests.output_tokens - 1.0,
+        requests.input_tokens + limits.reserved_output_fraction * requests.output_tokens,
+        step,
+        limits,
+        max_steps=max_steps,
+        max_time_s=max_time_s,
+    )
+    return summarised_run(run, arrival_s, requests.output_tokens, sustainable_rate_per_s(requests, step, limits))
+
+
+@dataclass(frozen=True)
+class EngineRun:
+    """
+    Moments of each request on one engine, arrays of shape (n,) [s], and what the engine did.
+
+    Requests that never fit have NaN. `clock_s` is when the engine stopped, `ending` why, `gap_weight` the tokens by the
+    gap before them, `timeline` of shape (n_points, 5).
+    """
+
+    first_token_s: FloatArray
+    end_s: FloatArray
+    admitted_s: FloatArray
+    fits: BoolArray
+    clock_s: float
+    ending: int
+    n_steps: int
+    gap_weight: FloatArray
+    timeline: FloatArray
+
+
+def run_engine(
+    arrival_s: FloatArray,
+    prompt_tokens: FloatArray,
+    cached_tokens: FloatArray,
+    decode_tokens: FloatArray,
+    reserved_tokens: FloatArray,
+    step: StepTime,
+    limits: BatchLimits,
+    *,
+    max_steps: int = DEFAULT_MAX_STEPS,
+    max_time_s: float = DEFAULT_MAX_TIME_S,
+) -> EngineRun:
+    """
+    Run one engine over its requests with the compiled kernel.
+
+    Parameters
+    ----------
+    arrival_s : array of shape (n,)
+        Not decreasing. [s]
+    prompt_tokens, cached_tokens, decode_tokens, reserved_tokens : arrays of shape (n,)
+        Prompt left to compute (0: the request joins the decodes at once), keys already there, tokens after the first,
+        KV held. [tokens]
+    step, limits, max_steps, max_time_s
+        As for `replay`.
+    """
+    fits = reserved_tokens <= limits.kv_capacity_tokens
+    times_s = np.full((3, len(arrival_s)), np.nan)
     gaps, timeline = np.zeros(N_GAP_BINS), np.zeros((TIMELINE_POINTS, 5))
-    ending, n_steps, n_points, clock_s = FINISHED, 0, 0, 0.0
-    if fits.any():
-        times = np.full((3, int(fits.sum())), np.nan)
-        prompt = np.maximum(requests.input_tokens - requests.cached_prefix_tokens, 1.0)
-        table = dense_times_s(step, limits, float(prompt[fits].max()))
-        ending, n_steps, n_points, clock_s = compiled_replay_steps()(
-            arrival_s[fits],
-            prompt[fits].astype(np.int64),
-            (requests.input_tokens - prompt)[fits].astype(np.int64),
-            np.ceil((requests.output_tokens[fits] - 1.0) / limits.tokens_per_step - 1e-9).astype(np.int64),
-            reserved[fits],
-            *table,
-            attention_coefficients_s(step),
-            int(limits.token_budget),
-            int(limits.max_sequences),
-            float(limits.kv_capacity_tokens),
-            float(limits.tokens_per_step),
-            int(limits.verified_tokens),
-            limits.scheduling == "whole_prompt",
-            int(max_steps),
-            float(max_time_s),
-            *times,
-            gaps,
-            timeline,
-        )
-        first_s[fits], end_s[fits], admitted_s[fits] = times
-    served = ~np.isnan(end_s)
+    if not fits.any():
+        return EngineRun(times_s[0], times_s[1], times_s[2], fits, 0.0, FINISHED, 0, gaps, timeline[:0])
+    filled_s = np.full((3, int(fits.sum())), np.nan)
+    ending, n_steps, n_points, clock_s = compiled_replay_steps()(
+        arrival_s[fits],
+        prompt_tokens[fits].astype(np.int64),
+        cached_tokens[fits].astype(np.int64),
+        np.ceil(decode_tokens[fits] / limits.tokens_per_step - 1e-9).astype(np.int64),
+        reserved_tokens[fits],
+        *dense_times_s(step, limits, float(prompt_tokens[fits].max())),
+        attention_coefficients_s(step),
+        int(limits.token_budget),
+        int(limits.max_sequences),
+        float(limits.kv_capacity_tokens),
+        float(limits.tokens_per_step),
+        int(limits.verified_tokens),
+        limits.scheduling == "whole_prompt",
+        int(max_steps),
+        float(max_time_s),
+        *filled_s,
+        gaps,
+        timeline,
+    )
+    times_s[:, fits] = filled_s
+    first_s, end_s, admitted_s = times_s
+    return EngineRun(
+        first_s, end_s, admitted_s, fits, float(clock_s), int(ending), int(n_steps), gaps, timeline[:n_points]
+    )
+
+
+def summarised_run(run: EngineRun, arrival_s: FloatArray, output_tokens: FloatArray, sustainable: float) -> Replay:
+    """
+    Return latencies, load and rates of a run.
+
+    Parameters
+    ----------
+    run : EngineRun
+    arrival_s, output_tokens : arrays of shape (n,)
+        First arrival at 0 [s], answers [tokens].
+    sustainable : float
+        Largest sustainable rate. [requests/s]
+    """
+    served = ~np.isnan(run.end_s)
     # what is still under way at a bound has waited at least until now
     first_s, end_s, admitted_s = (
-        np.where(fits & np.isnan(t), np.maximum(clock_s, arrival_s), t) for t in (first_s, end_s, admitted_s)
+        np.where(run.fits & np.isnan(t), np.maximum(run.clock_s, arrival_s), t)
+        for t in (run.first_token_s, run.end_s, run.admitted_s)
     )
-    later = requests.output_tokens - 1.0
-    duration_s = float(arrival_s[-1])
-    rate_per_s = (requests.n - 1) / duration_s if duration_s > 0 else None
-    sustainable = sustainable_rate_per_s(requests, step, limits)
+    later = output_tokens - 1.0
+    duration_s, n = float(arrival_s[-1]), len(arrival_s)
+    rate_per_s = (n - 1) / duration_s if duration_s > 0 else None
     load = None if rate_per_s is None or sustainable == 0 else rate_per_s / sustainable
-    p50_s, p99_s = (_gap_quantile_s(gaps, fraction) for fraction in (0.5, 0.99))
+    stopped_at = _ENDS[run.ending] if run.fits.any() else "kv_capacity_tokens"
+    p50_s, p99_s = (_gap_quantile_s(run.gap_weight, fraction) for fraction in (0.5, 0.99))
     return Replay(
         ttft_s=first_s - arrival_s,
-        tpot_s=np.divide(end_s - first_s, later, out=np.full(requests.n, np.nan), where=later > 0),
+        tpot_s=np.divide(end_s - first_s, later, out=np.full(n, np.nan), where=later > 0),
         end_to_end_s=end_s - arrival_s,
         queue_s=admitted_s - arrival_s,
         served=served,
         rate_per_s=rate_per_s,
         load=load,
         sustainable_rate_per_s=sustainable,
-        makespan_s=float(clock_s),
-        output_tokens_per_s=float(requests.output_tokens[served].sum() / clock_s) if clock_s > 0 else 0.0,
-        saturated=bool(ending != FINISHED or not fits.any() or (load is not None and load >= 1.0)),
-        stopped_at=_ENDS[ending] if fits.any() else "kv_capacity_tokens",
-        n_refused=int((~fits).sum()),
-        n_steps=int(n_steps),
+        makespan_s=run.clock_s,
+        output_tokens_per_s=float(output_tokens[served].sum() / run.clock_s) if run.clock_s > 0 else 0.0,
+        saturated=stopped_at is not None or (load is not None and load >= 1.0),
+        stopped_at=stopped_at,
+        n_refused=int((~run.fits).sum()),
+        n_steps=run.n_steps,
         inter_token_p50_s=p50_s,
         inter_token_p99_s=p99_s,
-        timeline=_timeline(timeline[:n_points]),
+        timeline=_timeline(run.timeline),
     )
 
 

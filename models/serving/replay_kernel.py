@@ -79,7 +79,7 @@ def replay_steps(
     longest = 0
     for request in range(n):
         longest = max(longest, decode_steps[request])
-    slots = longest + 1
+    slots = min(longest, max_steps) + 1  # what would end later than the last step never ends
     slot_head = np.full(slots, -1, dtype=np.int64)
     slot_next = np.full(n, -1, dtype=np.int64)
     n_table, n_points = len(linear_time_s), len(timeline)
@@ -184,7 +184,7 @@ def replay_steps(
                 sequences -= 1
                 reserved -= reserved_tokens[request]
             else:
-                slot = (cycle - 1 + decode_steps[request]) % slots
+                slot = (cycle - 1 + min(decode_steps[request], max_steps)) % slots
                 slot_next[request] = slot_head[slot]
                 slot_head[slot] = request
                 decodes += 1
