@@ -69,7 +69,7 @@ class Technology:
     def is_interpolated(self, node_nm: ArrayLike) -> BoolArray:
         """Return whether any quantity of the model lacks a row of its own at each node, shape of `node_nm`."""
         nodes = np.asarray(node_nm, dtype=np.float64)
-        return np.logical_or.reduce([~np.isin(nodes, curve.node_nm) for curve in self.curves.values()])
+        return np.asarray(np.stack([~np.isin(nodes, curve.node_nm) for curve in self.curves.values()]).any(axis=0))
 
     def with_constant(self, group: str, name: str, value: float) -> Technology:
         """Return the same technology with one constant exchanged, as a flip distance or a sensitivity needs."""

@@ -53,9 +53,8 @@ def whole_die_reports(path: Path) -> Iterable[GroupReport]:
     factor = np.sqrt(high / low)
     target = nearest_target_mm2(predicted, rows)
     left_out_target = nearest_target_mm2(left_out, rows)
-    statistics = error_statistics(
-        predicted, target, left_out=left_out * target / left_out_target, interval=_around(left_out, factor, target, left_out_target)
-    )  # fmt: skip
+    around = _around(left_out, factor, target, left_out_target)
+    statistics = error_statistics(predicted, target, left_out=left_out * target / left_out_target, interval=around)
     unseen = sum(chip_id not in known for chip_id in rows.ids)
     yield GroupReport(
         table=path.stem,
@@ -114,9 +113,7 @@ def _cores_mm2(parts: Parts) -> FloatArray:
     return np.asarray(sum((parts[name] for name in CORE_BLOCKS), np.zeros_like(parts["matrix_arrays"])))
 
 
-def _blocks(
-    components: np.ndarray, area_mm2: FloatArray, index: np.ndarray
-) -> Iterable[tuple[str, float, int]]:
+def _blocks(components: np.ndarray, area_mm2: FloatArray, index: np.ndarray) -> Iterable[tuple[str, float, int]]:
     """Blocks of one die; PHY and controller of the memory are one block, since photos divide them differently."""
     memory_mm2 = 0.0
     for component, block_mm2, i in zip(components.tolist(), area_mm2.tolist(), index.tolist(), strict=True):

@@ -63,7 +63,7 @@ def die_rows(path: Path | None = None) -> DieRows:
         designs=chip_designs(kept, path),
         low_mm2=bounds[:, 0],
         high_mm2=bounds[:, 1],
-        unofficial=np.array([float("compute_die_mm2" in _memory(rows[i]) or "NOT official" in rows[i]["note"]) for i in kept]),
+        unofficial=np.array([_unofficial(rows[i]) for i in kept]),
         skipped=tuple(skipped),
     )  # fmt: skip
 
@@ -99,5 +99,6 @@ def _die(row: Mapping[str, str]) -> str:
     return f"{row['vendor']} {row['node_nm']} nm {row['compute_die_mm2']} mm2"
 
 
-def _memory(row: Mapping[str, str]) -> list[str]:
-    return (row.get("unverified_fields") or "").split(";")
+def _unofficial(row: Mapping[str, str]) -> float:
+    from_memory = (row.get("unverified_fields") or "").split(";")
+    return float("compute_die_mm2" in from_memory or "NOT official" in (row.get("note") or ""))

@@ -177,7 +177,9 @@ def fit_ratings(directory: Path) -> dict[str, float]:
     technology = fit(prior, tdp_residuals(rows, rows.rated))
     left_out = left_out_tdp_w(rows, prior)
     write(technology, prior)
-    note = "# Rated power by constants fitted without any product of the die; written by models/fidelity/fit_power.py.\n"
+    note = (
+        "# Rated power by constants fitted without any product of the die; written by models/fidelity/fit_power.py.\n"
+    )
     lines = [{"id": i, "left_out_w": f"{w:.1f}"} for i, w in zip(rows.ids, left_out, strict=True)]
     _write_csv(LEFT_OUT_FILE, note, lines)
     estimate = tdp_estimate_w(rows.designs, rows.envelope_w, technology)

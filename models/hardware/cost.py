@@ -90,7 +90,7 @@ def unit_cost_usd(designs: DesignBatch, technology: Technology | None = None) ->
 
 
 def system_cost_breakdown_usd(designs: DesignBatch, technology: Technology | None = None) -> dict[str, FloatArray]:
-    """Return one chip's share of a running system: chip, host, network, switches, power supply, shape (n_designs,) [USD]."""
+    """Return one chip's share of a running system: chip, host, network, power supply, shape (n_designs,) [USD]."""
     used = technology or default_technology()
     c = used.constants["cost"]
     return {
@@ -142,7 +142,7 @@ def electricity_usd_per_j(technology: Technology | None = None) -> float:
     """
     c = (technology or default_technology()).constants["cost"]
     overhead = c["power_usage_effectiveness"] / c["power_delivery_efficiency"]
-    return c["electricity_usd_per_kwh"] / J_PER_KWH * overhead
+    return float(c["electricity_usd_per_kwh"] / J_PER_KWH * overhead)
 
 
 def usd_per_hour(designs: DesignBatch, average_power_w: FloatArray, technology: Technology | None = None) -> FloatArray:
@@ -190,7 +190,7 @@ def operational_carbon_kgco2e_per_j(technology: Technology | None = None) -> flo
     """Return the carbon of a joule at the chip, delivery losses and cooling included [kg CO2e/J]."""
     c = (technology or default_technology()).constants["cost"]
     overhead = c["power_usage_effectiveness"] / c["power_delivery_efficiency"]
-    return c["grid_kgco2e_per_kwh"] / J_PER_KWH * overhead
+    return float(c["grid_kgco2e_per_kwh"] / J_PER_KWH * overhead)
 
 
 def _payment_per_year(life_years: float, interest: float) -> float:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.checks import FloatArray, require_known, require_non_negative
+from models.checks import FloatArray, IntArray, require_known, require_non_negative
 from models.hardware.design import DesignBatch, MemoryKind, SecondTier
 from models.tables import DATA, read_rows
 
@@ -81,22 +81,22 @@ def memory_bandwidth_bytes_per_s(kind: ArrayLike, stacks: ArrayLike) -> FloatArr
     >>> float(memory_bandwidth_bytes_per_s(MemoryKind.HBM3, 5) / 1e9)
     4096.0
     """
-    return memory_column("bandwidth_bytes_per_s", kind) * require_non_negative("memory_stacks", stacks, "")
+    return np.asarray(memory_column("bandwidth_bytes_per_s", kind) * require_non_negative("memory_stacks", stacks, ""))
 
 
 def memory_capacity_bytes(kind: ArrayLike, stacks: ArrayLike) -> FloatArray:
     """Return the capacity of `stacks` stacks of `kind`, shape (n_designs,) [B]."""
-    return memory_column("capacity_bytes", kind) * require_non_negative("memory_stacks", stacks, "")
+    return np.asarray(memory_column("capacity_bytes", kind) * require_non_negative("memory_stacks", stacks, ""))
 
 
 def memory_column(column: str, kind: ArrayLike) -> FloatArray:
     """Return one column of `memory_kinds.csv` at each code of `kind`, shape (n_designs,), unit of the column."""
-    return memory_table()[column][_codes("memory_kind", kind, len(MemoryKind))]
+    return np.asarray(memory_table()[column][_codes("memory_kind", kind, len(MemoryKind))])
 
 
 def second_tier_column(column: str, tier: ArrayLike) -> FloatArray:
     """Return one column of `second_tiers.csv` at each code of `tier`, shape (n_designs,), unit of the column."""
-    return second_tier_table()[column][_codes("second_tier", tier, len(SecondTier))]
+    return np.asarray(second_tier_table()[column][_codes("second_tier", tier, len(SecondTier))])
 
 
 def second_tier_bandwidth_bytes_per_s(designs: DesignBatch) -> FloatArray:
@@ -109,7 +109,7 @@ def second_tier_capacity_bytes(designs: DesignBatch) -> FloatArray:
     return second_tier_column("capacity_bytes", designs.second_tier)
 
 
-def _codes(name: str, values: ArrayLike, n_known: int) -> np.ndarray:
+def _codes(name: str, values: ArrayLike, n_known: int) -> IntArray:
     codes = require_non_negative(name, values, "code").astype(np.int64)
     if codes.size and codes.max() >= n_known:
         raise ValueError(f"{name} must be a code below {n_known}, got {codes.max()}")

@@ -125,7 +125,7 @@ def tdp_estimate_w(
     link_bytes_per_s = 2.0 * (designs.scale_up_bytes_per_s + designs.scale_out_bytes_per_s)
     links = c["tdp_link_ratio"] * BITS * used.constants["energy"]["link_j_per_bit"] * link_bytes_per_s
     static = c["tdp_static_w_per_mm2"] * die_area_mm2(designs, used)
-    return np.minimum(static + logic + memory + links, envelope_w)
+    return np.asarray(np.minimum(static + logic + memory + links, envelope_w))
 
 
 def power_violation_ratio(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:

@@ -1,0 +1,131 @@
+"""Predicted against real power: ratings of products, measured GEMMs, and the clock that best shapes reveal."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from models.checks import BoolArray, FloatArray
+from models.fidelity.power_rows import best_shape_share, gemm_power_w, read_best_shapes, read_power_rows
+from models.fidelity.report import GroupReport, TableReader, error_statistics
+from models.fidelity.tdp_rows import TdpRows, tdp_rows
+from models.hardware.power import tdp_estimate_w
+from models.tables import DATA, read_rows
+from models.technology import default_technology
+
+LONG_S = 60e-6
+"""Kernels shorter than this show the power of others: two libraries with equal times differ up to fivefold."""
+NORMAL_90 = 1.645
+
+
+def rating_reports(path: Path) -> Iterable[GroupReport]:
+    """Report the rated power of a table with the columns of `chips.csv`: vendors' ratings, and other figures."""
+    rows = tdp_rows(path)
+    skipped = [{"reason": reason, "rows": count} for reason, count in Counter(r for _, r in rows.skipped).items()]
+    yield _rating_report(path.stem, "rated", rows, rows.rated, skipped)
+    other = _rating_report(path.stem, "estimated or measured", rows, ~rows.rated, [])
+    if other.rows:
+        yield other
+
+
+def gemm_power_reports(path: Path) -> Iterator[GroupReport]:
+    """
+    Report mean board power of measured GEMMs by device, format, duration and steadiness.
+
+    `steady` rows agree with a neighbour in m; the others, and most short ones, carry power of other kernels.
+    """
+    rows = read_power_rows(path)
+    predicted = gemm_power_w(rows)
+    skipped = [{"reason": "unknown dtype", "rows": rows.n_unknown_dtype}] if rows.n_unknown_dtype else []
+    long = rows.latency_s >= LONG_S
+    for chip, name in enumerate(rows.ids):
+        for dtype in np.unique(rows.dtype):
+            for group, chosen in _groups(rows.steady, long):
+                here = (rows.chip == chip) & (rows.dtype == dtype) & chosen
+                if not here.any():
+                    continue
+                yield GroupReport(
+                    path.stem, group, name, str(dtype), "power", "global", rows=int(here.sum()), skipped=skipped,
+                    **error_statistics(
+                        predicted[here], rows.power_w[here], roofline=rows.limit_w[here]
+                    ),  # type: ignore[arg-type]
+                    note="roofline: power equal to the limit",
+                )  # fmt: skip
+                skipped = []
+
+
+def best_shape_reports(path: Path) -> Iterable[GroupReport]:
+    """Report the share of peak at the best shape of each format, which shows the sustained clock."""
+    rows = read_best_shapes(path)
+    skipped = [{"reason": "no best shape", "rows": rows.n_other}] if rows.n_other else []
+    if not len(rows.share):
+        yield GroupReport(path.stem, "best shape", "", "", "share_of_peak", "global", rows=0, skipped=skipped)
+        return
+    predicted = best_shape_share(rows, default_technology())
+    known = left_out_share()
+    keys = zip(rows.device.tolist(), rows.dtype.tolist(), predicted.tolist(), strict=True)
+    left_out = np.array([known.get((device, dtype), share) for device, dtype, share in keys])
+    points = [float(np.abs(share - rows.share).mean()) for share in (predicted, left_out)]
+    yield GroupReport(
+        path.stem, "best shape", "all", "", "share_of_peak", "global", rows=len(rows.share), skipped=skipped,
+        note=f"mean absolute difference {points[0]:.3f}, left out {points[1]:.3f} of the peak",
+        **error_statistics(
+            predicted, rows.share, left_out=left_out, roofline=np.ones(len(rows.share))
+        ),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+@functools.cache
+def left_out_w() -> Mapping[str, float]:
+    """Return chip id -> rating by constants fitted without its die [W]."""
+    return {row["id"]: float(row["left_out_w"]) for row in read_rows(DATA / "constants" / "power_left_out.csv")}
+
+
+@functools.cache
+def left_out_share() -> Mapping[tuple[str, str], float]:
+    """Return device and format -> share of peak by constants that never saw the chip [1]."""
+    rows = read_rows(DATA / "constants" / "best_shape_left_out.csv")
+    return {(row["device"], row["dtype"]): float(row["left_out_share"]) for row in rows}
+
+
+def _rating_report(
+    table: str, group: str, rows: TdpRows, chosen: BoolArray, skipped: list[dict[str, object]]
+) -> GroupReport:
+    estimate = tdp_estimate_w(rows.designs, rows.envelope_w)
+    known = left_out_w()
+    left_out = np.array([known.get(i, w) for i, w in zip(rows.ids, estimate, strict=True)])
+    factor = np.exp(NORMAL_90 * default_technology().constants["power"]["tdp_residual_log_sd"])
+    unseen = sum(i not in known for i in np.array(rows.ids)[chosen])
+    median = _median_error(left_out[chosen], rows.tdp_w[chosen])
+    return GroupReport(
+        table, group, "all", "", "tdp", "global", rows=int(chosen.sum()), skipped=skipped,
+        note=f"median error left out {median:.3f}; {unseen} chips were not in the fit",
+        **error_statistics(
+            estimate[chosen], rows.tdp_w[chosen], left_out=left_out[chosen],
+            interval=(left_out[chosen] / factor, left_out[chosen] * factor),
+        ),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _median_error(predicted: FloatArray, measured: FloatArray) -> float:
+    return float(np.median(np.abs(predicted / measured - 1.0))) if len(measured) else float("nan")
+
+
+def _groups(steady: BoolArray, long: BoolArray) -> Iterable[tuple[str, BoolArray]]:
+    return (
+        ("steady, long", steady & long),
+        ("steady, short", steady & ~long),
+        ("unsteady, long", ~steady & long),
+        ("unsteady, short", ~steady & ~long),
+    )
+
+
+TABLES: dict[str, TableReader] = {
+    "chips.csv": rating_reports,
+    "aic_gemm_power*.csv": gemm_power_reports,
+    "gemm_throughput*.csv": best_shape_reports,
+}
