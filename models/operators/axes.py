@@ -1,4 +1,4 @@
-"""Axes of operator times: one column per design against any number of size axes, and maxima without a corner."""
+"""Axes of operator times: one column per design against any number of size axes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,3 @@ def per_design(values: ArrayLike, like: FloatArray) -> FloatArray:
     if array.ndim != 1:
         return array
     return array.reshape(array.shape + (1,) * max(1, like.ndim - 1))
-
-
-def norm_maximum(exponent: float, *terms: FloatArray) -> FloatArray:
-    """Smooth maximum (sum of term^p)^(1/p): never below the largest term, equal to the sum for p = 1."""
-    total = sum(term**exponent for term in terms)
-    return np.asarray(total ** (1.0 / exponent), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Collectives over the chips of one node: latency plus a bandwidth that ramps up with the message."""
+"""Collectives over the chips of one node: latency, then the faster of two protocols."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from models import tables
 from models.checks import FloatArray, require_at_least, require_known, require_non_negative, require_positive
-from models.operators.axes import norm_maximum, per_design, size_arrays
+from models.hardware.design import DesignBatch
+from models.operators.axes import per_design, size_arrays
+from models.operators.smooth import smooth_maximum
 
 Constants = Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Collective:
-    """What a collective moves: shares of the message on the wire, in local memory and in latency steps."""
+    """What a collective moves over the links."""
 
     name: str
     wire_passes: float
@@ -59,17 +61,18 @@ def collective_time_s(
     n_chips: ArrayLike,
     message_bytes: ArrayLike,
     link_bytes_per_s: ArrayLike,
-    memory_bandwidth_bytes_per_s: ArrayLike,
     *,
     host_bytes_per_s: ArrayLike = 32e9,
+    host_sharing_exponent: ArrayLike | None = None,
     latency_scale_ratio: ArrayLike = 1.0,
+    in_switch_reduction: ArrayLike = False,
     constants: Constants | None = None,
 ) -> FloatArray:
     """
     Return the time of one collective.
 
-    Where the link is 0 the message crosses the host link instead, whose rate collapses with the number of chips
-    that share it.
+    Where the host link is faster (no link at all: 0) the message crosses it instead; its rate collapses with the
+    number of chips that share it.
 
     Parameters
     ----------
@@ -77,10 +80,14 @@ def collective_time_s(
         A key of `COLLECTIVES`.
     n_chips, message_bytes : arrays broadcastable to (n_shapes,) or (n_designs, n_shapes)
         Chips that take part (1: no time) and the whole vector. [1], [B]
-    link_bytes_per_s, memory_bandwidth_bytes_per_s, host_bytes_per_s : scalars or arrays of shape (n_designs,)
+    link_bytes_per_s, host_bytes_per_s : scalars or arrays of shape (n_designs,)
         Per chip and direction. [B/s]
+    host_sharing_exponent : scalar or array of shape (n_designs,), optional
+        The host link's rate falls as (n/2)^x; roots and sockets of the host set x, measured hosts 0.4 to 1.9. [1]
     latency_scale_ratio : scalar or array of shape (n_designs,)
-        Latency of this system over the fitted one: host and software set it, no data sheet does. [1]
+        Latency of this system over the reference: `collective_latency_ratio(designs)`, or measured. [1]
+    in_switch_reduction : bool or array, as `message_bytes`
+        The switch adds the vectors of an all-reduce.
     constants : mapping, optional
         Instead of `models/data/constants/collective.csv`.
 
@@ -91,7 +98,7 @@ def collective_time_s(
 
     Examples
     --------
-    >>> time_s = collective_time_s("all_reduce", 8, [1e4, 1e8], 450e9, 3.35e12)
+    >>> time_s = collective_time_s("all_reduce", 8, [1e4, 1e8], 450e9)
     >>> bool(time_s[0, 0] < 50e-6 < time_s[0, 1])
     True
     """
@@ -101,45 +108,48 @@ def collective_time_s(
     require_non_negative("message_bytes", message, "B")
     link = per_design(np.atleast_1d(require_non_negative("link_bytes_per_s", link_bytes_per_s, "B/s")), n)
     host = per_design(np.atleast_1d(require_positive("host_bytes_per_s", host_bytes_per_s, "B/s")), n)
-    memory = per_design(
-        np.atleast_1d(require_positive("memory_bandwidth_bytes_per_s", memory_bandwidth_bytes_per_s, "B/s")), n
-    )
     scale = per_design(np.atleast_1d(require_positive("latency_scale_ratio", latency_scale_ratio, "1")), n)
+    sharing = c["host_sharing_exponent"] if host_sharing_exponent is None else host_sharing_exponent
+    shared = np.maximum(n / 2.0, 1.0) ** per_design(np.atleast_1d(np.asarray(sharing)), n)
+    rate = np.maximum(link, host * c["host_efficiency_fraction"] / shared)
     wire = wire_bytes(kind, n, message)
-    step_s = {"all_reduce": c["latency_step_s"] + c["latency_reduce_step_s"], "all_to_all": 0.3 * c["latency_step_s"]}
-    latency_s = scale * (c["latency_start_s"] + (n - 1.0) * step_s.get(kind, c["latency_step_s"]))
-    shared = np.where(link > 0, 1.0, np.maximum(n / 2.0, 1.0) ** c["host_sharing_exponent"])
-    rate = np.where(link > 0, link, host) / shared
-    passes = c["memory_passes"] * (1.5 if kind == "all_reduce" else 1.0)
-    moving_s = wire / (c["link_efficiency_fraction"] * rate) + passes * message / memory
-    ramp = (
-        1.0
-        + (c["ramp_bytes"] * np.minimum(rate / c["link_reference_bytes_per_s"], 1e3) / np.maximum(wire, 1.0))
-        ** c["ramp_exponent"]
-    )
-    busy_s = norm_maximum(c["overlap_exponent"], latency_s, moving_s * ramp)
+    latency_s = scale * (c[f"{kind}_start_s"] + (n - 1.0) * c[f"{kind}_step_s"])
+    moving_s = _moving_time_s(kind, n, message, wire, rate, scale, np.asarray(in_switch_reduction), c)
+    busy_s = np.maximum(latency_s + moving_s, wire / rate)
     return np.asarray(np.where(n > 1, busy_s, 0.0))
 
 
-def all_reduce_time_s(
-    n_chips: ArrayLike,
-    message_bytes: ArrayLike,
-    link_bytes_per_s: ArrayLike,
-    memory_bandwidth_bytes_per_s: ArrayLike,
-    *,
-    kind: str = "all_reduce",
-    host_bytes_per_s: ArrayLike = 32e9,
-    latency_scale_ratio: ArrayLike = 1.0,
-    constants: Constants | None = None,
+def _moving_time_s(
+    kind: str,
+    n: FloatArray,
+    message: FloatArray,
+    wire: FloatArray,
+    rate: FloatArray,
+    scale: FloatArray,
+    in_switch_reduction: NDArray[np.bool_],
+    c: Constants,
 ) -> FloatArray:
-    """`collective_time_s` with the all-reduce as default kind, shape (n_designs, n_shapes) [s]."""
-    return collective_time_s(
-        kind,
-        n_chips,
-        message_bytes,
-        link_bytes_per_s,
-        memory_bandwidth_bytes_per_s,
-        host_bytes_per_s=host_bytes_per_s,
-        latency_scale_ratio=latency_scale_ratio,
-        constants=constants,
-    )
+    """
+    The faster of two protocols beyond the latency of either, with a smooth corner, (n_designs, n_shapes) [s].
+
+    One moves flags with the data, at a share of the link; the other synchronises first and then fills the link.
+    """
+    exchange = "all_to_all" if kind == "all_to_all" else "ring"
+    share = np.minimum(c[f"{exchange}_flagged_fraction"] * (n / 4.0) ** c["flagged_chips_exponent"], 0.5)
+    flagged_s = wire / (share * rate)
+    reduced = np.where(in_switch_reduction & (kind == "all_reduce"), c["in_switch_wire_ratio"], 1.0)
+    setup_s = scale * (c["setup_s"] + (n - 1.0) * c["setup_step_s"]) * c[f"{exchange}_setup_ratio"]
+    full_s = setup_s + (wire * reduced / c["link_efficiency_fraction"] + c[f"{kind}_extra_passes"] * message) / rate
+    slower = smooth_maximum(flagged_s, full_s, 3.0)
+    return np.asarray(flagged_s * full_s / np.maximum(slower, np.finfo(float).tiny))
+
+
+def collective_latency_ratio(designs: DesignBatch, constants: Constants | None = None) -> FloatArray:
+    """
+    Latency of each design's collectives over the reference, shape (n_designs,) [1].
+
+    The steps are cycles of the cores, and a chip of several dies synchronises across them first.
+    """
+    c = tables.constants("collective") if constants is None else constants
+    dies = 1.0 + c["latency_per_further_die_fraction"] * (designs.n_dies - 1.0)
+    return np.asarray(dies * c["clock_reference_hz"] / designs.clock_hz)

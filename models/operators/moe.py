@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from models import tables
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch, peak_flop_per_s
-from models.operators.axes import norm_maximum, per_design, size_arrays
+from models.operators.axes import per_design, size_arrays
+from models.operators.smooth import smooth_maximum
 
 Constants = Mapping[str, float]
 
@@ -126,4 +127,4 @@ def expert_mlp_time_s(
     memory_s = active * matrices * h * i * element_bytes / (memory * c["memory_efficiency_fraction"])
     moving_s = c["moving_passes"] * routed * (h + i) * 2.0 / memory
     start = per_design(c["start_s"] if start_s is None else start_s, m) + c["start_per_expert_s"] * local
-    return np.asarray(start + norm_maximum(c["overlap_exponent"], compute_s, memory_s) + moving_s)
+    return np.asarray(start + smooth_maximum(compute_s, memory_s, c["overlap_exponent"]) + moving_s)

@@ -24,7 +24,7 @@ from models.operators.attention import (
     attention_prefill_time_s,
     mean_keys,
 )
-from models.operators.collective import collective_time_s, wire_bytes
+from models.operators.collective import collective_latency_ratio, collective_time_s, wire_bytes
 from models.operators.elementwise import elementwise_time_s
 from models.operators.factor_tables import FactorTables, compress
 from models.operators.gemm import (
@@ -414,8 +414,8 @@ def _collective_activity(op: str, c: Columns, designs: DesignBatch, promoted: In
         c["n_chips"],
         c["message_bytes"],
         designs.scale_out_bytes_per_s if leaves_node else designs.scale_up_bytes_per_s,
-        designs.memory_bandwidth_bytes_per_s,
         host_bytes_per_s=designs.host_bytes_per_s,
+        latency_scale_ratio=collective_latency_ratio(designs),
     )
     wire = np.atleast_2d(wire_bytes(op, c["n_chips"], c["message_bytes"]))
     zero = np.zeros_like(wire)
