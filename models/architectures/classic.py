@@ -1,9 +1,9 @@
-"""Decoders with layer norm and a plain feed-forward part: GPT-2 and GPT-3, GPT-J, GPT-NeoX, OPT, Falcon, Phi."""
+"""Decoders with layer norm and plain feed-forward parts: GPT-2 and 3, GPT-J, NeoX, BLOOM, OPT, Falcon, Phi, StarCoder2."""
 
 from __future__ import annotations
 
 from models.architectures.checkpoint import Checkpoint
-from models.architectures.decoder import require_divides
+from models.architectures.decoder import attention_with_window, require_divides
 from models.architectures.fields import CONTEXT_LIMIT, LAYER_LIMIT, Fields
 from models.architectures.network import Attention, FeedForward, Layer, Network
 
@@ -49,6 +49,35 @@ def read_gpt_neox(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
         (Layer(attention, part),) * fields.size("num_hidden_layers", maximum=LAYER_LIMIT), checkpoint,
         tied_embeddings=fields.flag("tie_word_embeddings", False), norm_parameters_per_element=2,
         parallel_residual=fields.flag("use_parallel_residual", True),
+    )  # fmt: skip
+
+
+def read_bloom(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
+    """BLOOM: ALiBi positions, a norm behind the embedding, biases everywhere, tied head."""
+    hidden, n_heads, n_layers = _gpt_sizes(fields)
+    part = FeedForward(4 * hidden, gated=False, bias=True)
+    return Network(
+        name, "bloom", "decoder", hidden, fields.size("vocab_size"),
+        fields.size("seq_length", default=2048, maximum=CONTEXT_LIMIT),
+        (Layer(_attention(fields, hidden, n_heads, n_heads, bias=True), part),) * n_layers, checkpoint,
+        tied_embeddings=fields.flag("tie_word_embeddings", True), norm_parameters_per_element=2, n_final_norms=2,
+    )  # fmt: skip
+
+
+def read_starcoder2(fields: Fields, name: str, checkpoint: Checkpoint) -> Network:
+    """StarCoder2: grouped key and value heads, rotary positions, biases, a sliding window, tied head."""
+    hidden, n_heads = fields.size("hidden_size"), fields.size("num_attention_heads")
+    n_kv_heads, bias = fields.size("num_key_value_heads", default=2), fields.flag("use_bias", True)
+    attention = _attention(fields, hidden, n_heads, n_kv_heads, bias, hidden // n_heads)
+    window = fields.size("sliding_window", default=0, minimum=0, maximum=CONTEXT_LIMIT)
+    fields.text("norm_type", default="layer_norm"), fields.text("mlp_type", default="default")
+    part = FeedForward(fields.size("intermediate_size"), gated=False, bias=bias)
+    return Network(
+        name, "starcoder2", "decoder", hidden, fields.size("vocab_size"),
+        fields.size("max_position_embeddings", maximum=CONTEXT_LIMIT),
+        (Layer(attention_with_window(attention, window), part),)
+        * fields.size("num_hidden_layers", maximum=LAYER_LIMIT), checkpoint,
+        tied_embeddings=fields.flag("tie_word_embeddings", True), norm_parameters_per_element=2,
     )  # fmt: skip
 
 
@@ -120,7 +149,7 @@ def _falcon_kv_heads(fields: Fields, n_heads: int, renewed: bool) -> int:
 
 
 def _gpt_sizes(fields: Fields) -> tuple[int, int, int]:
-    hidden = fields.size("n_embd", "hidden_size")
+    hidden = fields.size("n_embd", "hidden_size", "n_embed")
     n_heads = fields.size("n_head", "num_attention_heads")
     return hidden, n_heads, fields.size("n_layer", "num_hidden_layers", maximum=LAYER_LIMIT)
 

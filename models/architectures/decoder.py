@@ -279,7 +279,10 @@ TRAITS: dict[str, Traits] = {
         chunked_but_every_fourth, interleaved, qk_norm="unweighted", chunked=True, default_head_dim=128
     ),
 }  # fmt: skip
+TRAITS["granite"] = LLAMA
 TRAITS["mimo"] = TRAITS["qwen2"]
+TRAITS["olmoe"] = Traits(full_only, experts_everywhere(bias=False), qk_norm="width")
+TRAITS["qwen2_vl"] = TRAITS["qwen2_vl_text"] = TRAITS["qwen2_5_vl"] = TRAITS["qwen2_5_vl_text"] = TRAITS["qwen2"]
 TRAITS["qwen3_vl_text"] = TRAITS["qwen3"]
 TRAITS["qwen3_vl_moe_text"] = TRAITS["qwen3_moe"]
 TRAITS["minimax_m2"] = Traits(full_only, experts_with_routing_bias, qk_norm="width")

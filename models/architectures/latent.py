@@ -19,7 +19,7 @@ def read_latent_decoder(fields: Fields, name: str, checkpoint: Checkpoint) -> Ne
         hidden_size=fields.size("hidden_size"),
         vocabulary_size=fields.size("vocab_size"),
         max_context_tokens=fields.size("max_position_embeddings", maximum=CONTEXT_LIMIT),
-        layers=tuple(Layer(attention, part) for part in _feed_forwards(fields, n_layers)),
+        layers=tuple(Layer(attention, part) for part in first_dense_then_experts(fields, n_layers)),
         checkpoint=checkpoint,
         tied_embeddings=fields.flag("tie_word_embeddings", False),
     )
@@ -44,7 +44,8 @@ def _latent_attention(fields: Fields) -> Attention:
     )  # fmt: skip
 
 
-def _feed_forwards(fields: Fields, n_layers: int) -> FeedForwards:
+def first_dense_then_experts(fields: Fields, n_layers: int) -> FeedForwards:
+    """Dense in the first `first_k_dense_replace` layers, then routed and shared experts (DeepSeek, GLM-4.5)."""
     dense_part = FeedForward(fields.size("intermediate_size"))
     if not fields.has("n_routed_experts"):
         return (dense_part,) * n_layers

@@ -78,6 +78,28 @@ GOLDEN = {
          "num_attention_heads": 32, "vocab_size": 51200, "max_position_embeddings": 2048, "partial_rotary_factor": 0.4},
         2_779_683_840,
     ),
+    "bloom-176b": (
+        {"model_type": "bloom", "n_embed": 14336, "n_layer": 70, "num_attention_heads": 112, "vocab_size": 250880,
+         "seq_length": 2048, "apply_residual_connection_post_layernorm": False},
+        176_247_271_424,
+    ),
+    "roberta-base": (
+        {"model_type": "roberta", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+         "num_attention_heads": 12, "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1},
+        124_645_632,
+    ),
+    "olmoe-1b-7b": (
+        {"model_type": "olmoe", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16,
+         "num_key_value_heads": 16, "intermediate_size": 1024, "num_experts": 64, "num_experts_per_tok": 8,
+         "vocab_size": 50304, "max_position_embeddings": 4096},
+        6_919_161_856,
+    ),
+    "starcoder2-3b": (
+        {"model_type": "starcoder2", "hidden_size": 3072, "num_hidden_layers": 30, "num_attention_heads": 24,
+         "num_key_value_heads": 2, "intermediate_size": 12288, "vocab_size": 49152, "max_position_embeddings": 16384,
+         "sliding_window": 4096, "use_bias": True},
+        3_030_371_328,
+    ),
     "t5-base": (
         {"model_type": "t5", "d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12,
          "vocab_size": 32128},
@@ -166,6 +188,19 @@ def test_hybrids_and_experts_have_the_size_of_their_model_cards(name):
     # Half a unit of the second digit of the names.
     assert lowered.n_parameters == pytest.approx(total, rel=0.015)
     assert lowered.n_active_parameters + lowered.embedding_parameters == pytest.approx(active, rel=0.015)
+
+
+def test_glm_4_5_air_has_106_billion_parameters_of_which_a_token_meets_12_without_tables():
+    config = {"model_type": "glm4_moe", "hidden_size": 4096, "num_hidden_layers": 46, "num_attention_heads": 96,
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 10944, "moe_intermediate_size": 1408,
+        "n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 1,
+        "vocab_size": 151552, "max_position_embeddings": 131072, "attention_bias": True, "use_qk_norm": False,
+        "partial_rotary_factor": 0.5}  # fmt: skip
+    lowered = lower(read_network(config, "glm-4.5-air"))
+    # Its report (arXiv 2508.06471, table 1) leaves embedding and output head out of the active count.
+    assert lowered.n_parameters == pytest.approx(106e9, rel=0.01)
+    head = 151552 * 4096
+    assert lowered.n_active_parameters - head == pytest.approx(12e9, rel=0.02)
 
 
 # Elements of one token: 61 layers of a 576-element latent; 2 x kv heads x head size x layers elsewhere.
