@@ -251,8 +251,9 @@ def _first(field: str, values: FloatArray, holds: NDArray[np.bool_], rule: str) 
     if not bad.size:
         return None
     value = float(values[bad[0]])
+    hint = ", as failed requests are logged: leave such rows out" if value == 0 and rule == _TOKENS_RULE else ""
     came = "an empty cell" if math.isnan(value) else f"{value:.10g}"
-    return _BrokenRule(field, int(bad[0]), f"{rule}, got {came}", bad.size)
+    return _BrokenRule(field, int(bad[0]), f"{rule}, got {came}{hint}", bad.size)
 
 
 def without_arrivals(requests: Requests) -> Requests:

@@ -16,8 +16,10 @@ class TraceFormat:
     """
     Column names of one publisher: `columns` must all be there, `optional` may be.
 
-    Both map the name of a field of `Requests` to the publisher's column. `clock` is the unit of the arrivals;
-    `absolute` says that their zero means nothing, so they are counted from the first request.
+    Both map the name of a field of `Requests` to the publisher's column; `markers` are further columns that tell the
+    format from another. `clock` is the unit of the arrivals; `absolute` says that their zero means nothing, so they
+    are counted from the first request, and `ordered` that rows come in order of arrival. A prefix block, one entry
+    of `prefix_blocks`, is `block_tokens` long.
     """
 
     name: str
@@ -25,6 +27,9 @@ class TraceFormat:
     optional: Mapping[str, str]
     clock: Clock = "s"
     absolute: bool = False
+    ordered: bool = True
+    markers: tuple[str, ...] = ()
+    block_tokens: int = 512
 
 
 FORMATS: tuple[TraceFormat, ...] = (
@@ -46,7 +51,14 @@ FORMATS: tuple[TraceFormat, ...] = (
         {"session_id": "Session ID"},
     ),
     TraceFormat(
-        "mooncake",
+        "bailian",  # alibaba-edu/qwen-bailian-usagetraces-anon, README.md: seconds, blocks of 16 tokens
+        {"arrival_s": "timestamp", "input_tokens": "input_length", "output_tokens": "output_length"},
+        {"prefix_blocks": "hash_ids"},
+        markers=("chat_id",),
+        block_tokens=16,
+    ),
+    TraceFormat(
+        "mooncake",  # kvcache-ai/Mooncake, FAST25-release/README.md: blocks of 512 tokens
         {"arrival_s": "timestamp", "input_tokens": "input_length", "output_tokens": "output_length"},
         {"prefix_blocks": "hash_ids"},
         clock="ms",
@@ -71,6 +83,7 @@ FORMATS: tuple[TraceFormat, ...] = (
         {"input_tokens": "input_lens", "output_tokens": "output_lens"},
         {"arrival_s": "start_times"},
         absolute=True,
+        ordered=False,
     ),
 )
 
@@ -92,7 +105,7 @@ class TraceColumns:
 def matched_columns(fmt: TraceFormat, found: Iterable[str]) -> dict[str, str] | None:
     """Field -> column as it is spelt in `found`, or None where a required column is missing."""
     spelling = {column.strip().lower(): column for column in found}
-    if not all(column.lower() in spelling for column in fmt.columns.values()):
+    if not all(column.lower() in spelling for column in (*fmt.columns.values(), *fmt.markers)):
         return None
     wanted = {**fmt.columns, **fmt.optional}
     return {field: spelling[column.lower()] for field, column in wanted.items() if column.lower() in spelling}

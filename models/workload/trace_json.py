@@ -14,8 +14,6 @@ from models.checks import FloatArray
 from models.workload.trace_csv import session_codes
 from models.workload.trace_formats import SECONDS_PER_CLOCK, TraceColumns, TraceFormat, recognise
 
-MOONCAKE_BLOCK_TOKENS = 512
-"""Tokens of one entry of `hash_ids` (kvcache-ai/Mooncake, FAST25-release/README.md)."""
 TURN_TOKEN_KEYS = ("tokens", "num_tokens", "n_tokens", "token_count", "token_len")
 WRAPPERS = ("requests", "data", "trace", "records", "results")
 
@@ -128,8 +126,12 @@ def _columns(
         values["arrival_s"] = values["arrival_s"] * SECONDS_PER_CLOCK[fmt.clock]
     if "prefix_blocks" in columns:
         known = np.array(columns["prefix_blocks"], dtype=np.float64)
-        values["cached_prefix_tokens"] = _reused_tokens(known, values["input_tokens"])
-    return TraceColumns(values, dict(matched), place, fmt.absolute)
+        values["cached_prefix_tokens"] = _reused_tokens(known, values["input_tokens"], fmt.block_tokens)
+    if fmt.ordered or "arrival_s" not in values:
+        return TraceColumns(values, dict(matched), place, fmt.absolute)
+    order = np.argsort(values["arrival_s"], kind="stable")
+    values = {field: cells[order] for field, cells in values.items()}
+    return TraceColumns(values, dict(matched), lambda row: place(int(order[row])), fmt.absolute)
 
 
 def _numbers(cells: Sequence[Any], name: str, column: str, place: Callable[[int], str]) -> FloatArray:
@@ -163,16 +165,18 @@ def _known_blocks(chain: Sequence[int], seen: set[int]) -> int:
     return count
 
 
-def _reused_tokens(known_blocks: FloatArray, input_tokens: FloatArray) -> FloatArray:
+def _reused_tokens(known_blocks: FloatArray, input_tokens: FloatArray, block_tokens: int) -> FloatArray:
     """Tokens in the known blocks of each prompt, of which at least one is always computed, shape (n,)."""
-    return np.maximum(np.minimum(known_blocks * MOONCAKE_BLOCK_TOKENS, input_tokens - 1.0), 0.0)
+    return np.maximum(np.minimum(known_blocks * block_tokens, input_tokens - 1.0), 0.0)
 
 
-def reused_prefix_tokens(blocks: Sequence[Sequence[int]], input_tokens: FloatArray) -> FloatArray:
+def reused_prefix_tokens(
+    blocks: Sequence[Sequence[int]], input_tokens: FloatArray, block_tokens: int = 512
+) -> FloatArray:
     """
     Return how many prompt tokens an unlimited prefix cache already holds when each request arrives.
 
-    A block number stands for the content of 512 tokens and of everything before them, so the reused prefix ends
+    A block number stands for the content of its tokens and of everything before them, so the reused prefix ends
     at the first number no earlier request had. At least one token is always computed.
 
     Parameters
@@ -180,6 +184,8 @@ def reused_prefix_tokens(blocks: Sequence[Sequence[int]], input_tokens: FloatArr
     blocks : sequences of block numbers, one per request in order of arrival
     input_tokens : array of shape (n,)
         Length of each prompt. [tokens]
+    block_tokens : int
+        Length of a block. [tokens]
 
     Returns
     -------
@@ -198,7 +204,7 @@ def reused_prefix_tokens(blocks: Sequence[Sequence[int]], input_tokens: FloatArr
     """
     seen: set[int] = set()
     known = np.array([_known_blocks(chain, seen) for chain in blocks], dtype=np.float64)
-    return _reused_tokens(known, input_tokens)
+    return _reused_tokens(known, input_tokens, block_tokens)
 
 
 def _from_conversations(records: Records, name: str) -> TraceColumns:

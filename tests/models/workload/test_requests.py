@@ -82,6 +82,24 @@ def test_benchmark_result_gives_its_lengths_and_start_times():
     assert read_trace(json.dumps(result).encode()).arrival_s.tolist() == [0.0, 0.5]
 
 
+def test_benchmark_result_is_put_in_order_of_its_start_times():
+    result = {"input_lens": [10, 20, 30], "output_lens": [1, 2, 3], "start_times": [5.0, 7.5, 6.0]}
+    trace = read_trace(json.dumps(result).encode())
+    assert trace.arrival_s.tolist() == [0.0, 1.0, 2.5]
+    assert trace.input_tokens.tolist() == [10, 30, 20]
+
+
+def test_bailian_blocks_are_shorter_and_its_clock_is_in_seconds():
+    # field names and units of alibaba-edu/qwen-bailian-usagetraces-anon, README.md
+    rows = [
+        {"chat_id": 1, "timestamp": 0.5, "input_length": 40, "output_length": 9, "turn": 1, "hash_ids": [1, 2, 3]},
+        {"chat_id": 2, "timestamp": 61.1, "input_length": 60, "output_length": 9, "turn": 2, "hash_ids": [1, 2, 9, 8]},
+    ]
+    trace = read_trace("\n".join(map(json.dumps, rows)).encode())
+    assert trace.arrival_s.tolist() == [0.5, 61.1]
+    assert trace.cached_prefix_tokens.tolist() == [0, 32]
+
+
 def test_benchmark_result_without_lengths_says_how_to_get_them():
     with pytest.raises(ValueError, match="save it with its details"):
         read_trace(json.dumps({"completed": 2, "total_input_tokens": 30}).encode(), "run.json")
@@ -141,7 +159,10 @@ BAD = {
     "missing cell": (OURS + b"1.0,5,\n", "line 4, column 'output_tokens': .* got an empty cell"),
     "missing arrival": (OURS + b",5,3\n", "line 4, column 'arrival_s': .* got an empty cell"),
     "short row": (OURS + b"\n1.0,5\n", "t.csv line 5: must have 3 cells as the header, got 2"),
-    "no input": (OURS + b"1.0,0,3\n", "line 4, column 'input_tokens': .* got 0 \\(1 of 3 rows\\)"),
+    "no input": (
+        OURS + b"1.0,0,3\n",
+        "line 4, column 'input_tokens': .* got 0, as failed requests are logged.* \\(1 of 3 rows\\)",
+    ),
     "no output": (BURSTGPT + b"50,GPT-4,10,0,10,API log\n", "line 4, column 'Response tokens': .* got 0"),
     "negative arrival": (b"arrival_s,input_tokens,output_tokens\n-1,5,3\n", "line 2, column 'arrival_s': must be zero"),
     "unsorted": (OURS + b"0.2,5,3\n", "line 4, column 'arrival_s': must not be before the row above, got 0.2"),
