@@ -47,13 +47,36 @@ def effective_yield_fraction(die_mm2: FloatArray, node_nm: FloatArray, technolog
     return np.asarray(perfect + c["salvage_fraction"] * (1.0 - perfect))
 
 
+def good_die_cost_usd(die_mm2: FloatArray, node_nm: FloatArray, technology: Technology | None = None) -> FloatArray:
+    """
+    Return the price of a wafer over the dies that can be sold.
+
+    Parameters
+    ----------
+    die_mm2 : array of shape (n_designs,)
+        Area of one die. [mm2]
+    node_nm : array of shape (n_designs,)
+        Process node. [nm]
+
+    Returns
+    -------
+    array of shape (n_designs,)
+        Non-decreasing in area. [USD]
+
+    Examples
+    --------
+    >>> 260 < good_die_cost_usd(np.array([814.0]), np.array([4.0]))[0] < 320
+    True
+    """
+    used = technology or default_technology()
+    sold = dies_per_wafer(die_mm2, used) * effective_yield_fraction(die_mm2, node_nm, used)
+    return np.asarray(used.at_node("wafer_price_used", node_nm) / sold)
+
+
 def logic_cost_usd(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
     """Return the good dies of one chip, shape (n_designs,) [USD]."""
-    used = technology or default_technology()
-    die_mm2 = die_area_mm2(designs, used) / designs.n_dies
-    wafer_usd = used.at_node("wafer_price_used", designs.node_nm)
-    good = dies_per_wafer(die_mm2, used) * effective_yield_fraction(die_mm2, designs.node_nm, used)
-    return np.asarray(designs.n_dies * wafer_usd / good)
+    die_mm2 = die_area_mm2(designs, technology) / designs.n_dies
+    return np.asarray(designs.n_dies * good_die_cost_usd(die_mm2, designs.node_nm, technology))
 
 
 def unit_cost_breakdown_usd(designs: DesignBatch, technology: Technology | None = None) -> dict[str, FloatArray]:
@@ -128,7 +151,7 @@ def usd_per_s(designs: DesignBatch, technology: Technology | None = None) -> Flo
 def host_usd_per_s(technology: Technology | None = None) -> float:
     """Return the electricity of one chip's share of the host while it works [USD/s]."""
     used = technology or default_technology()
-    return used.constants["cost"]["host_power_w_per_chip"] * electricity_usd_per_j(used)
+    return float(used.constants["cost"]["host_power_w_per_chip"] * electricity_usd_per_j(used))
 
 
 def electricity_usd_per_j(technology: Technology | None = None) -> float:
