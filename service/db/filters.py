@@ -103,13 +103,14 @@ class _ToSql(lark.Transformer[Any, Any]):
 
     def comparison(self, items: list[Any]) -> Condition:
         column = _column(str(items[0]), [items[2]])
-        return _OPERATORS[str(items[1])](column, items[2])
+        compared: Condition = _OPERATORS[str(items[1])](column, items[2])
+        return compared
 
     def membership(self, items: list[Any]) -> Condition:
-        return _column(str(items[0]), items[1:]).in_(items[1:])
+        return cast(Condition, _column(str(items[0]), items[1:]).in_(items[1:]))
 
     def negation(self, items: list[Any]) -> Condition:
-        return sa.not_(items[0])
+        return sa.not_(cast(Condition, items[0]))
 
     def both(self, items: list[Any]) -> Condition:
         return sa.and_(*items)

@@ -73,12 +73,12 @@ def open_database(text: str) -> Database:
     """Open the database at a URL; nothing is read from it yet."""
     url = database_url(text)
     if url.get_backend_name() == "sqlite":
-        pool = sa.create_engine(url, json_serializer=_to_json)
+        pool = sa.create_engine(url, json_serializer=to_json)
         sa.event.listen(pool, "connect", _configure_sqlite)
         sa.event.listen(pool, "begin", _begin_sqlite)
     else:
         pool = sa.create_engine(
-            url, json_serializer=_to_json, pool_pre_ping=True, pool_size=10, max_overflow=20,
+            url, json_serializer=to_json, pool_pre_ping=True, pool_size=10, max_overflow=20,
             connect_args={
                 "connect_timeout": 5, "application_name": "chipfit",
                 "options": f"-c idle_in_transaction_session_timeout={_IDLE_TRANSACTION_MS}",
@@ -128,7 +128,7 @@ def clock_s(session: Session) -> float:
     return float(session.scalar(sa.text("SELECT extract(epoch FROM clock_timestamp())")) or 0.0)
 
 
-def _to_json(value: Any) -> str:
+def to_json(value: Any) -> str:
     """JSON without NaN, which no database and no client reads."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 

@@ -1,0 +1,126 @@
+"""The steps of a study: each may run twice, at any time, and writes once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from typing import Any
+
+import pytest
+
+from service.db import queries
+from service.db.session import Database, reading, writing
+from service.engine import StudyEngine
+from service.jobs.runner import StudyRunner
+from tests.service.fake_engine import fake_engine, record
+from tests.service.test_studies import expected_result
+
+
+def make_study(database: Database, **document: Any) -> str:
+    with writing(database) as session:
+        return queries.create_study(session, "s1", "s", {"name": "s", **document}, "fake-1").id
+
+
+def runner_on(database: Database, engine: StudyEngine | None = None) -> StudyRunner:
+    return StudyRunner(database, engine or fake_engine(), threading.Event())
+
+
+def run_to_end(runner: StudyRunner, study_id: str, attempt: int = 1) -> str:
+    answer = runner.begin(study_id, attempt)
+    chunk = answer.get("chunk", 0)
+    while answer["state"] == "running":
+        answer = runner.run_chunk(study_id, attempt, chunk)
+        chunk += 1
+    return str((runner.finish(study_id, attempt) if answer["state"] == "finished" else answer)["state"])
+
+
+def stored_numbers(database: Database, study_id: str) -> list[int]:
+    with reading(database) as session:
+        return [row["number"] for row in queries.records_before(session, study_id)]
+
+
+def test_a_step_that_runs_twice_writes_once(database: Database) -> None:
+    study_id = make_study(database, trials=40)
+    runner = runner_on(database)
+    runner.begin(study_id, 1)
+    answers = [runner.run_chunk(study_id, 1, 0) for _ in range(3)]
+    assert answers == [{"state": "running", "n_trials": 10}] * 3
+    assert stored_numbers(database, study_id) == list(range(10))
+    with reading(database) as session:
+        assert queries.get_study(session, study_id).trials_done == 10
+        assert [event.key for event in queries.events_after(session, study_id, 0)] == [
+            "queued-1",
+            "running-1",
+            "chunk-0",
+        ]
+
+
+def test_a_new_process_goes_on_exactly_where_another_stopped(database: Database) -> None:
+    study_id = make_study(database, trials=40)
+    first = runner_on(database)
+    first.begin(study_id, 1)
+    first.run_chunk(study_id, 1, 0)
+    assert run_to_end(runner_on(database), study_id) == "succeeded"
+    with reading(database) as session:
+        result = queries.get_study(session, study_id).result
+    assert result is not None
+    assert {**result, "wall_s": None} == {**expected_result(trials=40), "wall_s": None}
+
+
+def test_an_attempt_that_is_not_the_last_writes_nothing(database: Database) -> None:
+    study_id = make_study(database, trials=40)
+    runner = runner_on(database)
+    runner.begin(study_id, 1)
+    runner.run_chunk(study_id, 1, 0)
+    with writing(database) as session:
+        queries.cancel_study(session, study_id)
+        queries.resume_study(session, study_id)
+    assert runner.run_chunk(study_id, 1, 1) == {"state": "stopped"}
+    assert runner.finish(study_id, 1) == {"state": "succeeded"}
+    assert stored_numbers(database, study_id) == list(range(10))
+    with reading(database) as session:
+        assert queries.get_study(session, study_id).state == "queued"
+
+
+def test_a_chunk_beyond_a_gap_fails_the_study(database: Database) -> None:
+    study_id = make_study(database, trials=40)
+    runner = runner_on(database)
+    runner.begin(study_id, 1)
+    assert runner.run_chunk(study_id, 1, 2) == {"state": "failed"}
+    with reading(database) as session:
+        assert "has 0 chunks and cannot record chunk 2" in str(queries.get_study(session, study_id).error)
+
+
+def test_a_record_that_is_no_json_fails_the_study_and_is_not_stored(database: Database) -> None:
+    bad = dataclasses.replace(record(0, 1.0), metrics={"area_mm2": math.nan})
+    engine = dataclasses.replace(fake_engine(), run_chunk=lambda problem, past, chunk: [bad])
+    study_id = make_study(database)
+    assert run_to_end(runner_on(database, engine), study_id) == "failed"
+    assert stored_numbers(database, study_id) == []
+
+
+def test_a_deleted_study_stops(database: Database) -> None:
+    assert runner_on(database).begin("gone", 1) == {"state": "stopped"}
+
+
+@pytest.mark.parametrize("state", ["cancelled", "succeeded"])
+def test_an_ended_study_does_not_begin(database: Database, state: str) -> None:
+    study_id = make_study(database, trials=10)
+    runner = runner_on(database)
+    if state == "cancelled":
+        with writing(database) as session:
+            queries.cancel_study(session, study_id)
+    else:
+        run_to_end(runner, study_id)
+    assert runner.begin(study_id, 1) == {"state": "stopped"}
+
+
+def test_records_come_back_equal(database: Database) -> None:
+    study_id = make_study(database, trials=40, seed=3)
+    runner = runner_on(database)
+    runner.begin(study_id, 1)
+    runner.run_chunk(study_id, 1, 0)
+    engine = fake_engine()
+    problem = engine.prepare(engine.read_study({"name": "s", "trials": 40, "seed": 3}))
+    assert runner_on(database).records(study_id, None) == engine.run_chunk(problem, [], 0)
