@@ -126,9 +126,10 @@ def _cache_errors(row: SchemeRow, rule: _Rule, profile: AmplificationProfile) ->
     names = {site: rule.captured.get(letter, "") for site, letter in (("k_cache", "k"), ("v_cache", "v"))}
     names["v_cache"] = names["v_cache"] or names["k_cache"]
     if not any(names.values()):
-        narrow = row.kv_bits is not None and row.kv_bits < 16
-        name = rule.columns["key_value"] or (_integer(row.kv_bits or 16, row.block) if narrow else "")
-        names = dict.fromkeys(names, name if narrow else "")
+        if row.kv_bits is not None and row.kv_bits >= 16:
+            return {}
+        stated = _integer(row.kv_bits, row.block) if row.kv_bits is not None else ""
+        names = dict.fromkeys(names, rule.columns["key_value"] or stated)
     factor = rule.factor("activation_factor")
     return {site: factor * number_error(site, _known(name), profile) for site, name in names.items() if name}
 

@@ -35,6 +35,10 @@ _MODEL_TYPES = ("llama", "mistral", "qwen2")
 """Decoders with RMSNorm, rotary positions, grouped-query attention and a SwiGLU, which the forward pass computes."""
 
 
+_MAX_LAYERS = 1024
+"""More than any decoder has; a larger number in a configuration is not believed."""
+
+
 @dataclass(frozen=True)
 class DecoderConfig:
     """Sizes of a decoder; `interleaved_rope` says that pairs (2i, 2i+1) rotate, not (i, i + head_dim / 2)."""
@@ -106,7 +110,7 @@ def _read_gguf(path: Path, max_bytes: float) -> DecoderWeights:
         n_kv_heads=int(number("attention.head_count_kv", heads)),
         head_dim=int(number("attention.key_length", hidden // heads)),
         ffn_size=int(number("feed_forward_length")),
-        vocabulary_size=int(shapes.get("token_embd.weight", (0,))[0]),
+        vocabulary_size=(*shapes.get("token_embd.weight", ()), 0)[0],
         rope_base=number("rope.freq_base", 10000.0),
         norm_epsilon=number("attention.layer_norm_rms_epsilon", 1e-5),
         interleaved_rope=family != "qwen2",
@@ -114,7 +118,8 @@ def _read_gguf(path: Path, max_bytes: float) -> DecoderWeights:
     names = {"embedding": "token_embd.weight", "final_norm": "output_norm.weight", "head": "output.weight"}
     layer_names = {ours: f"blk.{{}}.{theirs}.weight" for ours, theirs in _GGUF_NAMES.items()}
     layer_names |= {f"b_{s}": f"blk.{{}}.attn_{s}.bias" for s in "qkv"}
-    vocabulary = tuple(str(token) for token in fields.get("tokenizer.ggml.tokens") or ())
+    tokens = fields.get("tokenizer.ggml.tokens")
+    vocabulary = tuple(map(str, tokens)) if isinstance(tokens, list) else ()
     return _assemble(config, shapes, load, names, layer_names, vocabulary, max_bytes)
 
 
@@ -182,6 +187,8 @@ def _expected_shapes(
     config: DecoderConfig, names: Mapping[str, str], layer_names: Mapping[str, str]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     c = config
+    if c.n_layers > _MAX_LAYERS:
+        raise ValueError(f"layers must be at most {_MAX_LAYERS}, got {c.n_layers}")
     q, kv = c.n_heads * c.head_dim, c.n_kv_heads * c.head_dim
     if c.n_heads % c.n_kv_heads or c.head_dim % 2:
         raise ValueError(f"heads must be a multiple of key-value heads, got {c.n_heads} and {c.n_kv_heads}")
