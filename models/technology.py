@@ -31,6 +31,10 @@ class Curve:
     value: FloatArray
     unit: str
 
+    def at(self, node_nm: ArrayLike) -> FloatArray:
+        """Return the value at each node inside the table, in the curve's unit."""
+        return np.exp(np.interp(np.log(node_nm), np.log(self.node_nm), np.log(self.value)))
+
 
 @dataclass(frozen=True)
 class Technology:
@@ -64,7 +68,9 @@ class Technology:
         if outside.any():
             worst = np.atleast_1d(nodes)[np.flatnonzero(np.atleast_1d(outside))[0]]
             raise ValueError(f"node_nm must be between {low:g} and {high:g} nm for {quantity}, got {worst:g}")
-        return np.exp(np.interp(np.log(nodes), np.log(curve.node_nm), np.log(curve.value)))
+        if nodes.size > 1 and (nodes == nodes.flat[0]).all():
+            return np.full(nodes.shape, curve.at(nodes.flat[0]))
+        return np.asarray(curve.at(nodes))
 
     def is_interpolated(self, node_nm: ArrayLike) -> BoolArray:
         """Return whether any quantity of the model lacks a row of its own at each node, shape of `node_nm`."""

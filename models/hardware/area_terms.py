@@ -14,6 +14,9 @@ from models.technology import Technology
 MIB = 1024.0**2
 Constants = Mapping[str, float]
 
+EFFECT_NODES_NM = (5.0, 6.0, 7.0, 8.0, 12.0)
+"""Nodes at which the fitted log effects apply; between them linear, beyond them constant."""
+
 CORE_PARTS = ("matrix_arrays", "vector_lanes", "core_control", "register_files", "scratchpad", "shared_buffer")
 """Parts that pay the uncore share."""
 
@@ -24,8 +27,9 @@ def logic_scale(designs: DesignBatch, technology: Technology) -> FloatArray:
     density = technology.at_node("area_model_logic_density", designs.node_nm)
     effects = np.array([c["node_log_effect_5"], c["node_log_effect_6"], 0.0, c["node_log_effect_8"],
                         c["node_log_effect_16"]])  # fmt: skip
-    effect = np.interp(designs.node_nm, [5.0, 6.0, 7.0, 8.0, 12.0], effects)
-    return np.asarray(c["reference_logic_density_mtr_per_mm2"] / density * np.exp(effect))
+    nodes, inverse = np.unique(designs.node_nm, return_inverse=True)
+    effect = np.exp(np.interp(nodes, EFFECT_NODES_NM, effects))[inverse]
+    return np.asarray(c["reference_logic_density_mtr_per_mm2"] / density * effect)
 
 
 def sram_scale(designs: DesignBatch, technology: Technology) -> FloatArray:

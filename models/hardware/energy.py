@@ -70,23 +70,26 @@ def energy_per_access(designs: DesignBatch, technology: Technology | None = None
     c = used.constants["energy"]
     node = used.at_node("energy_scale_used", designs.node_nm)
     switching = node * clock_ratio(designs, c)
-    scratchpad = node * scratchpad_j_per_byte_at_7nm(designs, c)
-    noc = node * c["wire_j_per_bit_mm"] * BITS * _half_side_mm(die_area_mm2(designs, used) / designs.n_dies)
+    scratchpad = scratchpad_j_per_byte_at_7nm(designs, c)
+    area = die_area_mm2(designs, used)
+    noc = node * c["wire_j_per_bit_mm"] * BITS * _half_side_mm(area / designs.n_dies)
     return EnergyPerAccess(
-        mac_j={name: switching * mac_j_at_7nm(designs, name, c) for name in RATE_CLASSES},
-        scratchpad_j_per_byte=scratchpad,
+        mac_j={name: switching * mac_j_at_7nm(designs, name, scratchpad, c) for name in RATE_CLASSES},
+        scratchpad_j_per_byte=node * scratchpad,
         l2_j_per_byte=_l2_j_per_byte(designs, node, used) + noc,
         noc_j_per_byte=noc,
-        dram_j_per_byte=dram_j_per_byte(designs, used),
+        dram_j_per_byte=dram_j_per_byte(designs, node * scratchpad, used),
         second_tier_j_per_byte=_second_tier_j_per_byte(designs, used),
         link_j_per_byte=np.full(designs.n_designs, BITS * c["link_j_per_bit"]),
         network_link_j_per_byte=np.full(designs.n_designs, BITS * c["network_link_j_per_bit"]),
         vector_j_per_op=switching * (c["vector_op_j"] + c["vector_operand_j"]),
-        static_w=static_power_w(designs, used),
+        static_w=static_power_w(designs, area, used),
     )
 
 
-def mac_j_at_7nm(designs: DesignBatch, rate_class: str, c: Mapping[str, float]) -> FloatArray:
+def mac_j_at_7nm(
+    designs: DesignBatch, rate_class: str, scratchpad_j_per_byte: FloatArray, c: Mapping[str, float]
+) -> FloatArray:
     """
     Return one multiply-accumulate at 7 nm and the reference clock: arithmetic, registers, operand delivery.
 
@@ -100,7 +103,7 @@ def mac_j_at_7nm(designs: DesignBatch, rate_class: str, c: Mapping[str, float]) 
     """
     operand_bytes = OPERAND_BYTES[RATE_CLASSES.index(rate_class)]
     fetched_bytes = operand_bytes * (1.0 / designs.array_m + 1.0 / designs.array_n)
-    delivery = c["operand_delivery_ratio"] * fetched_bytes * scratchpad_j_per_byte_at_7nm(designs, c)
+    delivery = c["operand_delivery_ratio"] * fetched_bytes * scratchpad_j_per_byte
     registers = c["operand_register_j"] * operand_bytes / OPERAND_BYTES[RATE_CLASSES.index("bf16")] / designs.array_k
     return np.asarray(c["matrix_arithmetic_j"] * c[f"{rate_class}_arithmetic_ratio"] + registers + delivery)
 
@@ -111,7 +114,7 @@ def scratchpad_j_per_byte_at_7nm(designs: DesignBatch, c: Mapping[str, float]) -
     return np.asarray(c["scratchpad_8kib_j_per_byte"] * (kib / 8.0) ** c["scratchpad_size_exponent"])
 
 
-def dram_j_per_byte(designs: DesignBatch, technology: Technology) -> FloatArray:
+def dram_j_per_byte(designs: DesignBatch, scratchpad_j_per_byte: FloatArray, technology: Technology) -> FloatArray:
     """
     Return a byte of main memory from the cell to the cores: device, PHY, network, staging.
 
@@ -122,18 +125,16 @@ def dram_j_per_byte(designs: DesignBatch, technology: Technology) -> FloatArray:
     array of shape (n_designs,)
         [J]
     """
-    node = technology.at_node("energy_scale_used", designs.node_nm)
-    onchip = node * scratchpad_j_per_byte_at_7nm(designs, technology.constants["energy"])
     device = BITS * memory_column("device_energy_j_per_bit", designs.memory_kind)
     path = device + _onchip_path_j_per_byte(designs, technology)
-    return np.where(designs.memory_kind == MemoryKind.NONE, onchip, path)
+    return np.where(designs.memory_kind == MemoryKind.NONE, scratchpad_j_per_byte, path)
 
 
-def static_power_w(designs: DesignBatch, technology: Technology) -> FloatArray:
+def static_power_w(designs: DesignBatch, area_mm2: FloatArray, technology: Technology) -> FloatArray:
     """Return leakage, clocks and uncore of a chip in use, and its second tier's own, shape (n_designs,) [W]."""
     c = technology.constants["energy"]
     tier_w = second_tier_column("static_power_w", designs.second_tier)
-    return np.asarray(c["static_w_per_mm2"] * die_area_mm2(designs, technology) + tier_w)
+    return np.asarray(c["static_w_per_mm2"] * area_mm2 + tier_w)
 
 
 def clock_ratio(designs: DesignBatch, c: Mapping[str, float]) -> FloatArray:
