@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,9 @@ from models.precision.decoder import Float32Array, logits
 from models.precision.error import SITES
 from models.precision.formats import FORMATS, fake_quantise, relative_error
 from models.precision.mix import PrecisionMix
+from models.precision.probe import probe_tokens
 from models.precision.profile import AmplificationProfile
-from models.precision.weights import WEIGHT_SITES, DecoderWeights
+from models.precision.weights import WEIGHT_SITES, DecoderWeights, read_weights
 
 DEFAULT_FORMATS = ("fp8_e4m3", "int8", "nvfp4", "int4_g64")
 """Two of each kind: what tells floating point from integer and eight bits from four."""
@@ -132,6 +134,33 @@ def measure_amplification(
         error_at={s: {name: v[1] for name, v in row.items() if name != "noise"} for s, row in measured.items()},
         source=f"measured on {tokens.size} tokens, one site at a time in all layers",
     )
+
+
+def measure_checkpoint(
+    path: Path,
+    *,
+    formats: Iterable[str] = DEFAULT_FORMATS,
+    max_bytes: float = 8 * 2.0**30,
+    report: Callable[[str], None] = lambda site: None,
+) -> AmplificationProfile:
+    """
+    Return the amplification profile of a GGUF file or a safetensors directory, measured on the shipped probe text.
+
+    Write it with `profile.write_profile` and read it back with `profile.read_profile`.
+
+    Parameters
+    ----------
+    path : Path
+        A `.gguf` file, or a directory with `config.json`, `tokenizer.json` and `*.safetensors`.
+    formats : iterable of str
+        Formats to round with.
+    max_bytes : float
+        Largest size of the float32 weights. [B]
+    report : callable
+        Called with each site before it is measured.
+    """
+    weights = read_weights(path, max_bytes=max_bytes)
+    return measure_amplification(weights, probe_tokens(weights.vocabulary), formats=formats, report=report)
 
 
 def measure_mix(

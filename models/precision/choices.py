@@ -83,7 +83,7 @@ def choice_groups(
     terms = error_terms(network)
     present = {term.module for term in terms}
     groups = []
-    for name, kind, modules in _group_rows():
+    for name, kind, modules in _group_rows(network):
         used = tuple(module for module in modules if module in present)
         if not used:
             continue
@@ -117,8 +117,8 @@ def mix_of(groups: Sequence[ChoiceGroup], picked: Sequence[int], name: str = "")
     for group, index in zip(groups, picked, strict=True):
         choice = group.choices[index]
         if group.kind == "cache":
-            cached[group.modules[0]] = choice.stationary
-            vectors[group.modules[1]] = choice.moving
+            cached |= {module: choice.stationary for module in group.modules if module in cached}
+            vectors |= {module: choice.moving for module in group.modules if module not in cached}
         elif group.kind == "vector":
             vectors |= dict.fromkeys(group.modules, choice.stationary)
         else:
@@ -137,10 +137,15 @@ def mix_of(groups: Sequence[ChoiceGroup], picked: Sequence[int], name: str = "")
     )
 
 
-def _group_rows() -> list[tuple[str, str, tuple[str, ...]]]:
+def _group_rows(network: LoweredNetwork | int) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Name, kind and modules of every group; a latent cache serves keys and values, so these take one format."""
+    latent = not isinstance(network, int) and any(attention.shared_latent for attention in network.attentions)
     rows = [(name, "linear", modules) for name, modules in _LINEAR_GROUPS.items()]
     rows += [("output_head", "head", ("output_head",)), ("embedding", "stored", ("embedding",))]
-    rows += [("key", "cache", ("key", "query")), ("value", "cache", ("value", "probabilities"))]
+    if latent:
+        rows += [("latent", "cache", ("key", "query", "value", "probabilities"))]
+    else:
+        rows += [("key", "cache", ("key", "query")), ("value", "cache", ("value", "probabilities"))]
     return rows + [(name, "vector", (name,)) for name in _VECTOR_GROUPS]
 
 

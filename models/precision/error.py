@@ -130,6 +130,17 @@ def error_bill_nats(
     }
 
 
+def known_kappa(network: str) -> float:
+    """
+    Return the measured kappa of a network by its catalogue name, 1 where nothing is known [1].
+
+    It turns the scale of the profile's network into that of `network`; the order of mixes does not depend on it,
+    nor does a budget that is stated as a recipe.
+    """
+    rows = read_rows(DATA / "precision" / "kappa.csv")
+    return next((float(row["kappa"]) for row in rows if row["network"] == network), 1.0)
+
+
 def relative_logit_error(kl_nats: float) -> float:
     """Relative error of the centred logits that costs `kl_nats` at kappa 1: the other way to state a budget [1]."""
     return float(np.sqrt(kl_nats / constants("precision")["kl_per_squared_error_nats"]))

@@ -98,18 +98,19 @@ def _experts_met(linear: LinearOperator, tokens: float) -> float:
 
 
 def _cache_cost(attention: AttentionOperator, choice: Choice, load: Load, name: str) -> float:
-    """Reading one half of the cache against multiplying it; widening is per cached element [B]."""
+    """Reading keys, values or the latent of both against multiplying them; widening is per cached element [B]."""
     context = min(load.context_tokens, attention.window_tokens or load.context_tokens)
-    elements = load.sequences * context * attention.kv_elements_per_token / 2.0
-    head_dim = attention.head_dim_qk if name == "key" else attention.head_dim_v
+    sizes = {"key": attention.head_dim_qk, "value": attention.head_dim_v}
+    head_dim = sizes.get(name, sum(sizes.values()))
+    half = 0.5 if name in sizes else 1.0
+    elements = half * load.sequences * context * attention.kv_elements_per_token
     flop = 2.0 * load.tokens * context * attention.n_heads * head_dim
     cached = elements * number_format(choice.stationary).activation_bits / 8.0
     compute = flop / (_nominal_rate(choice.compute_class) * load.flop_per_byte)
     widening = choice.dequant_ops * elements / load.vector_ops_per_byte
     moving = load.tokens * attention.n_heads * head_dim * number_format(choice.moving).activation_bits / 8.0
-    return attention.count * (
-        max(cached, compute, widening) + moving / constants("precision")["on_chip_bandwidth_ratio"]
-    )
+    moving /= constants("precision")["on_chip_bandwidth_ratio"]
+    return attention.count * (max(cached, compute, widening) + moving)
 
 
 def _vector_cost(network: LoweredNetwork, name: str, choice: Choice, load: Load) -> float:

@@ -77,5 +77,5 @@ def test_bad_number_names_line_and_column(tmp_path: Path, line: str, message: st
 
 def test_missing_column_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("model,scheme\na,b\n")
-    with pytest.raises(TableError, match="t.csv: column module_scope is missing"):
+    with pytest.raises(TableError, match=r"t\.csv: column module_scope is missing"):
         list(quality_reports(tmp_path / "t.csv"))

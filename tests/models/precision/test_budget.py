@@ -38,7 +38,7 @@ def test_budget_below_bf16_is_refused_with_the_number_it_can_reach() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, -0.1, 0.0, np.inf])
 def test_budget_that_is_no_positive_number_is_refused(bad: float) -> None:
-    with pytest.raises(ValueError, match="quality.max_kl_nats must be positive"):
+    with pytest.raises(ValueError, match=r"quality\.max_kl_nats must be positive"):
         budget_nats(LLAMA, max_kl_nats=bad)
 
 
@@ -139,6 +139,12 @@ def test_every_option_that_was_dropped_is_beaten_in_bits_and_error() -> None:
         kept = [(FORMATS[c.stationary].weight_bits, c.kl_nats) for c in group.choices]
         assert kept[0][1] == min(kl for _, kl in kept)
         assert len(set(kept)) == len(kept)
+
+
+def test_latent_cache_takes_one_format_for_keys_and_values() -> None:
+    mixes = mixes_under_budget(budget_nats(DEEPSEEK, no_worse_than="q4_k_m"), DEEPSEEK, ("bf16", "fp8"))
+    assert all(mix.key_format == mix.value_format for mix in mixes)
+    assert any(mix.key_format != "bf16" for mix in mixes)
 
 
 def test_union_of_classes_holds_each_mix_once() -> None:

@@ -131,7 +131,7 @@ def test_rate_classes_of_every_format_are_known_and_end_wide() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_refused(bad: float) -> None:
-    with pytest.raises(ValueError, match="values to quantise must be a finite number, got (nan|inf) at index 1"):
+    with pytest.raises(ValueError, match=r"values to quantise must be a finite number, got (nan|inf) at index 1"):
         fake_quantise([0.0, bad], "int8")
 
 

@@ -84,7 +84,7 @@ def test_both_layouts_of_rotary_pairs_give_the_same_logits_after_reordering(tmp_
 def test_weights_that_are_not_finite_are_refused_by_name(tmp_path: Path, bad: float) -> None:
     tensors = tiny_tensors()
     tensors["model.norm.weight"][3] = bad
-    with pytest.raises(ValueError, match="tensor model.norm.weight must be finite, got (nan|inf) at index 3"):
+    with pytest.raises(ValueError, match=r"tensor model\.norm.weight must be finite, got (nan|inf) at index 3"):
         read_weights(write_checkpoint(tmp_path, tensors))
 
 
@@ -94,7 +94,7 @@ def test_wrong_shape_and_missing_tensor_are_refused_by_name(tmp_path: Path) -> N
     with pytest.raises(ValueError, match=r"tensor model.norm.weight must have shape \(8,\), got \(9,\)"):
         read_weights(write_checkpoint(tmp_path, tensors))
     del tensors["model.norm.weight"]
-    with pytest.raises(ValueError, match="tensor model.norm.weight is missing"):
+    with pytest.raises(ValueError, match=r"tensor model\.norm.weight is missing"):
         read_weights(write_checkpoint(tmp_path, tensors))
 
 
@@ -171,11 +171,11 @@ def text(value: str) -> bytes:
         (struct.pack("<4sIQQ", b"GGUF", 3, 2**60, 1), r"claims 1152921504606846976 tensors"),
         (struct.pack("<4sIQQ", b"GGUF", 3, 0, 5), "is truncated: the header asks for byte"),
         (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + struct.pack("<Q", 2**60), "is truncated"),
-        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 0, 2**60), "is truncated: an array"),
-        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 8, 2**60), "is truncated: an array"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 0, 2**60), "an array of"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 8, 2**60), "an array of"),
         (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 9, 1), "unknown array type 9"),
         (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + text("k") + struct.pack("<I", 77), "unknown field type 77"),
-        (struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + text("t") + struct.pack("<I", 2**31), "a tensor claims 2147483648 dim"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + text("t") + struct.pack("<I", 2**31), "a tensor claims 2147483648"),
     ],
 )  # fmt: skip
 def test_hostile_gguf_header_is_refused(tmp_path: Path, raw: bytes, message: str) -> None:
@@ -190,7 +190,9 @@ def test_gguf_without_a_known_family_and_other_files_are_refused(tmp_path: Path)
     (tmp_path / "x.gguf").write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + fields)
     with pytest.raises(LookupError, match="unknown decoder family 'mamba'"):
         read_weights(tmp_path / "x.gguf")
-    with pytest.raises(ValueError, match="checkpoint must be a .gguf file or a directory with safetensors, got y.bin"):
+    with pytest.raises(
+        ValueError, match=r"checkpoint must be a \.gguf file or a directory with safetensors, got y\.bin"
+    ):
         read_weights(tmp_path / "y.bin")
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     with pytest.raises(ValueError, match=r"must hold a .safetensors file, found none"):
