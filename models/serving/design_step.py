@@ -1,0 +1,172 @@
+"""From a design to what the replay needs: its step time as small tables, and what its memory holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize
+
+from models.architectures.lowered import LoweredNetwork
+from models.checks import FloatArray
+from models.hardware.design import DesignBatch
+from models.hardware.energy import EnergyPerAccess, energy_per_access
+from models.operators.factor_tables import FactorTables
+from models.operators.step import StepProgram, run_step
+from models.operators.step_energy import settle
+from models.precision.mix import PrecisionMix
+from models.serving.capacity import largest_batch, sequence_bytes_per_chip, weight_bytes_per_chip
+from models.serving.engine_step import BatchLimits, StepTime
+from models.serving.programs import StepLoad, compile_step
+from models.serving.scenario import Alternatives, Scheduling
+from models.workload.distribution import RequestMoments
+
+TOKEN_GRID = np.array(
+    [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024, 1536, 2048, 3072, 4096, 8192.0]
+)
+"""Tokens of a step at which its time is worked out; between them it is taken to be a straight line."""
+_BATCHES, _CONTEXT_RATIOS = np.array([1.0, 8.0, 32.0, 64.0, 128.0, 256.0]), np.array([0.5, 1.0, 2.0])
+"""Decodes, and contexts over the mean one, to which the attention of the decodes is fitted."""
+
+
+@dataclass(frozen=True)
+class EngineOperation:
+    """How one engine, a tensor-parallel group of chips, runs a network on the requests it serves."""
+
+    network: LoweredNetwork
+    mix: PrecisionMix
+    tensor_parallel: int
+    requests: RequestMoments
+    step_overhead_s: float
+    routing_skew: float = 0.0
+
+
+def engine_step_times(
+    operation: EngineOperation, designs: DesignBatch, tables: FactorTables | None = None
+) -> list[StepTime]:
+    """
+    Return the step time of each design as the replay wants it.
+
+    Everything but attention is worked out on `TOKEN_GRID`, the output head as what further sampled rows add. Decode
+    attention is fitted (non-negative least squares of relative errors) on batches to 256 and contexts about the mean
+    one; prefill attention is that of a prompt of the length that weighs most.
+
+    Parameters
+    ----------
+    operation : EngineOperation
+    designs : DesignBatch
+        Of n_designs designs.
+    tables : FactorTables, optional
+        Rows shared with other calls.
+
+    Returns
+    -------
+    list of n_designs StepTime
+    """
+    tables, access = tables or FactorTables(), energy_per_access(designs)
+    grid, one = TOKEN_GRID, np.ones(len(TOKEN_GRID))
+    rows = _settled_s(
+        operation, _load(np.concatenate([grid, one]), np.concatenate([one, grid])), designs, access, tables
+    )
+    linear_s, sampled_s = rows[:, : len(grid)], rows[:, len(grid) :]
+    head_s = np.maximum(sampled_s - sampled_s[:, :1], 0.0)
+    decode = _decode_coefficients_s(operation, designs, access, tables)
+    pair_s = _prefill_pair_s(operation, designs, access, tables)
+    return [
+        StepTime(
+            tokens=grid,
+            linear_s=linear_s[i],
+            head_s=head_s[i],
+            decode_step_s=float(decode[i, 0]),
+            decode_sequence_s=float(decode[i, 1]),
+            decode_context_s=float(decode[i, 2]),
+            prefill_pair_s=float(pair_s[i]),
+            host_s=operation.step_overhead_s,
+        )
+        for i in range(designs.n_designs)
+    ]
+
+
+def engine_limits(
+    operation: EngineOperation,
+    designs: DesignBatch,
+    *,
+    token_budget: int,
+    max_sequences: int,
+    scheduling: Scheduling = "chunked",
+) -> list[BatchLimits]:
+    """
+    Return what a step of each design may hold: the KV tokens follow from its memory.
+
+    Returns
+    -------
+    list of n_designs BatchLimits
+        With a capacity of 0 where the weights do not fit.
+    """
+    degrees, mixes, tokens = [operation.tensor_parallel], [operation.mix], operation.requests.reserved_tokens
+    weights = weight_bytes_per_chip(operation.network, degrees, mixes)[0]
+    sequence = sequence_bytes_per_chip(operation.network, degrees, mixes, tokens)[0]
+    held = np.maximum(largest_batch(designs, weights, sequence)[:, 0], 0.0) * tokens
+    return [BatchLimits(token_budget, max_sequences, float(capacity), scheduling) for capacity in held]
+
+
+def _load(
+    tokens: FloatArray,
+    sampled: FloatArray,
+    *,
+    decoding: FloatArray | float = 0.0,
+    context: FloatArray | float = 0.0,
+    prompts: FloatArray | float = 0.0,
+    prompt: FloatArray | float = 1.0,
+) -> StepLoad:
+    n = len(tokens)
+    filled = (np.broadcast_to(np.asarray(v, dtype=np.float64), n).copy() for v in (decoding, context, prompts, prompt))
+    return StepLoad(tokens, sampled, *filled)
+
+
+def _settled_s(
+    operation: EngineOperation,
+    load: StepLoad,
+    designs: DesignBatch,
+    access: EnergyPerAccess,
+    tables: FactorTables,
+) -> FloatArray:
+    """Time of each load at the settled clock, host time aside, shape (n_designs, n_loads) [s]."""
+    n = len(load.tokens)
+    degree, mix = np.full(n, operation.tensor_parallel), np.zeros(n, dtype=np.int64)
+    choices = Alternatives(degree, mix, load.tokens)
+    program: StepProgram = compile_step(
+        operation.network, [operation.mix], choices, load, overhead_s=0.0, routing_skew=operation.routing_skew
+    )
+    activity = run_step(program, designs, tables)
+    return settle(activity, access, designs.tdp_w, access.static_w).time_s
+
+
+def _decode_coefficients_s(
+    operation: EngineOperation, designs: DesignBatch, access: EnergyPerAccess, tables: FactorTables
+) -> FloatArray:
+    """Attention of the decodes per step, per sequence and per token of context, shape (n_designs, 3) [s]."""
+    contexts = np.maximum(operation.requests.context_tokens * _CONTEXT_RATIOS, 1.0)
+    batch, context = (values.ravel() for values in np.meshgrid(_BATCHES, contexts, indexing="ij"))
+    plain = _settled_s(operation, _load(batch, batch), designs, access, tables)
+    loaded = _settled_s(operation, _load(batch, batch, decoding=batch, context=context), designs, access, tables)
+    attention_s = np.maximum(loaded - plain, 0.0)
+    terms = np.column_stack([np.ones_like(batch), batch, batch * context])
+    found = np.zeros((designs.n_designs, 3))
+    for design, times_s in enumerate(attention_s):
+        # one small system per design; only the few whose percentiles are wanted come here
+        weight = 1.0 / np.maximum(times_s, 1e-9)
+        scale = (terms * weight[:, None]).max(axis=0)
+        found[design] = optimize.nnls(terms * weight[:, None] / scale, times_s * weight)[0] / scale
+    return found
+
+
+def _prefill_pair_s(
+    operation: EngineOperation, designs: DesignBatch, access: EnergyPerAccess, tables: FactorTables
+) -> FloatArray:
+    """Attention of a prompt per query-key pair, shape (n_designs,) [s]."""
+    prompt = np.array([max(operation.requests.effective_prompt_tokens, 1.0)])
+    one = np.ones(1)
+    plain = _settled_s(operation, _load(prompt, one), designs, access, tables)
+    loaded = _settled_s(operation, _load(prompt, one, prompts=1.0, prompt=prompt), designs, access, tables)
+    return np.asarray(np.maximum(loaded - plain, 0.0)[:, 0] / (prompt[0] ** 2 / 2), dtype=np.float64)
