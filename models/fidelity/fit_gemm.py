@@ -17,7 +17,7 @@ from models.fidelity.gemm_rows import GemmRows, read_gemm_rows
 from models.operators.gemm_constants import GemmConstants
 from models.tables import DATA, read_rows
 
-ROWS_PER_GROUP = 300
+ROWS_PER_GROUP = 600
 SMALLEST_SIDE = 512
 SEED = 20250101
 SOFT_LOSS_SCALE = 0.05
@@ -49,6 +49,8 @@ BF16_CONSTANTS: Mapping[str, Bound] = {
     "energy_j_per_flop": Bound(1e-12, 0.1e-12, 3e-12),
     "energy_array_exponent": Bound(0.2, 0.0, 1.0),
     "operand_path_elements": Bound(20.0, 2.0, 60.0),
+    "operand_exposed_fraction": Bound(0.6, 0.05, 1.0),
+    "least_cycles_per_k": Bound(1.5, 0.0, 12.0),
     "graph_replay_start_s": Bound(0.8e-6, 0.0, 5e-6),
     "kernel_trace_start_s": Bound(2e-6, 0.0, 9e-6),
 }
@@ -165,8 +167,8 @@ def _residual_note(groups: Sequence[GemmRows], values: Mapping[str, float]) -> s
     parts = []
     for group in groups:
         error = np.mean(np.abs(predict_with(group, values) / group.latency_s - 1.0))
-        parts.append(f"{group.table} {group.chip[0]} {group.dtype[0]} {len(group.m)} rows {100 * error:.1f} %")
-    return "fitted to " + "; ".join(parts)
+        parts.append(f"{group.table} {group.chip[0]} {group.dtype[0]} {100 * error:.1f} %")
+    return f"fitted to up to {ROWS_PER_GROUP} rows each; mean absolute error " + "; ".join(parts)
 
 
 def write_interval(unseen: Mapping[str, Mapping[str, float]], groups: Sequence[GemmRows]) -> None:

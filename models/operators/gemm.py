@@ -35,11 +35,13 @@ def onchip_cycles(
 
     Least over tile rows, tile columns and split of k of
 
-        waves * (steps of k * cycles a step + operand bytes / port + tile overhead) + cost of the split
+        waves * (steps of k * cycles a step + exposed operand bytes / port + tile overhead) + cost of the split
 
     where waves = max(1, a ceil(w) + (1 - a) w) with w tiles per core. Operands cross the port of the core once a
-    tile and are not hidden behind the arrays: with R multiply-accumulates a cycle and core this is the factor
-    1 + h (1/rows + 1/columns), h = R bytes / port. The result depends on neither clock, shared buffer, main
+    tile; where nothing is copied in bulk beside computing none of it is hidden behind the arrays, and with R
+    multiply-accumulates a cycle and core this is the factor 1 + h (1/rows + 1/columns), h = R bytes / port. The
+    inner loop is never shorter than the port needs, nor than the staged slices of k take, which dot-product arrays
+    (array_k > 1) synchronise and streaming ones do not. The result depends on neither clock, shared buffer, main
     memory nor power cap, and more cores, arrays, scratchpad or port never raise it.
 
     Parameters
@@ -88,6 +90,7 @@ def _least_cycles(
 ) -> FloatArray:
     """Least cycles over all tilings, from factors of design and tile, and of shape and tile."""
     cost = tile_cost(designs, constants)
+    tiles = tile_counts(m, n, k)
     old = designs.bulk_async_copy == 0
     overhead = np.where(old, constants.tile_cycles_without_bulk_copy, constants.tile_cycles)
     shape = (designs.n_designs, len(m))
@@ -96,6 +99,8 @@ def _least_cycles(
         np.ascontiguousarray(np.broadcast_to(k_per_step(designs)[:, None] * rate_ratio, shape)),
         np.ascontiguousarray(np.broadcast_to(np.maximum(rate_ratio, 1.0) ** constants.rate_loss_exponent, shape)),
         designs.noc_bytes_per_cycle_per_core,
+        np.where(old, 1.0, constants.operand_exposed_fraction),
+        constants.least_cycles_per_k * (1.0 - 1.0 / designs.array_k),
         designs.n_cores,
         np.where(old, constants.wave_rounding_fraction_without_bulk_copy, constants.wave_rounding_fraction),
         constants.split_cost_ratio * overhead,
@@ -104,7 +109,8 @@ def _least_cycles(
         k,
         m * n,
         np.ascontiguousarray(element_bytes),
-        tile_counts(m, n, k),
+        tiles,
+        np.where(np.isfinite(tiles), np.arange(1, tiles.shape[2] + 1), 0).max(axis=2),
         TILE_SIDES.sum(axis=0),
         np.array(SPLITS, dtype=np.float64),
         constants.k_tile_elements,

@@ -32,6 +32,8 @@ class GemmConstants:
     energy_j_per_flop: float
     energy_array_exponent: float
     operand_path_elements: float
+    operand_exposed_fraction: float
+    least_cycles_per_k: float
 
 
 @functools.cache

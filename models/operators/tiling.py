@@ -18,8 +18,7 @@ TILE_SIDES = np.array([(rows, columns) for rows in TILE_ROWS for columns in TILE
 SPLITS = (1, 2, 4, 8)
 LARGEST_SPLIT_TILE_ROWS = 128
 MOST_TILES_TO_SPLIT = 1024
-MOST_TILES_OF_SMALL_AREA = 4096
-SMALL_TILE_ELEMENTS = 8192
+LEAST_SIDE = 64
 
 
 @dataclass(frozen=True)
@@ -84,26 +83,32 @@ def tile_cost(designs: DesignBatch, constants: GemmConstants) -> TileCost:
 
 
 def tile_fits(designs: DesignBatch) -> BoolArray:
-    """Whether a core can accumulate each of `TILES`, shape (n_designs, n_tiles); the smallest always fits."""
-    fits = accumulator_elements(designs)[:, None] >= TILE_SIDES[0] * TILE_SIDES[1]
-    fits[:, 0] = True
-    return np.asarray(fits)
+    """
+    Return whether a core can accumulate each tile, shape (n_designs, n_tiles).
+
+    Tiles with no side above `LEAST_SIDE` always fit, so that every shape has one.
+    """
+    rows, columns = TILE_SIDES
+    return np.asarray(
+        (accumulator_elements(designs)[:, None] >= rows * columns) | (np.maximum(rows, columns) <= LEAST_SIDE)
+    )
 
 
 def tile_counts(m: FloatArray, n: FloatArray, k: FloatArray) -> FloatArray:
     """
     Return tiles times splits of every shape, shape (n_shapes, n_splits, n_tiles); infinite where nothing is gained.
 
-    Left out are tiles of which half would already cover the matrix (dominated), tiny tiles in great number, and
-    splits where there are plenty of tiles or little k. The rule looks at the shape alone, so more hardware never
-    takes a choice away.
+    Left out are tiles of which half would already cover the matrix (dominated), tiles with a side below
+    `LEAST_SIDE` that do not cover the matrix along it (public kernels have none, and fits without them are
+    better), and splits where there are plenty of tiles or little k. The rule looks at the shape alone, so more
+    hardware never takes a choice away.
     """
     rows, columns = TILE_SIDES
     m, n, k = m[:, None, None], n[:, None, None], k[:, None, None]
     splits = np.array(SPLITS, dtype=np.float64)[:, None]
     tiles = np.ceil(m / rows) * np.ceil(n / columns)
     tried = ((m > rows / 2) | (rows == rows[0])) & ((n > columns / 2) | (columns == columns[0]))
-    tried &= (rows * columns >= SMALL_TILE_ELEMENTS) | (tiles <= MOST_TILES_OF_SMALL_AREA)
+    tried &= ((rows >= LEAST_SIDE) | (m <= rows)) & ((columns >= LEAST_SIDE) | (n <= columns))
     splittable = (rows <= LARGEST_SPLIT_TILE_ROWS) & (tiles <= MOST_TILES_TO_SPLIT) & (k >= 64.0 * splits)
     return np.where(tried & ((splits == 1) | splittable), tiles * splits, np.inf)
 

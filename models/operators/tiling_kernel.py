@@ -15,6 +15,8 @@ def least_cycles_loop(
     k_per_step: Any,
     rate_loss: Any,
     port_bytes: Any,
+    exposed_fraction: Any,
+    least_cycles_per_k: Any,
     n_cores: Any,
     rounding: Any,
     split_fixed: Any,
@@ -24,6 +26,7 @@ def least_cycles_loop(
     outputs: Any,
     element_bytes: Any,
     tiles: Any,
+    tiles_tried: Any,
     tile_sides: Any,
     splits: Any,
     k_tile: float,
@@ -33,21 +36,26 @@ def least_cycles_loop(
     """
     Fill `out` of shape (n_designs, n_shapes) with the least cycles [1].
 
-    For every split and tile: waves x (steps x step cycles + operands / port + fixed) + cost of the split, where
-    waves = max(1, a ceil(w) + (1 - a) w) and w = tiles / cores.
+    For every split and tile: waves x (inner loop + fixed) + cost of the split, where waves = max(1, a ceil(w) +
+    (1 - a) w), w = tiles / cores, and the inner loop takes the largest of steps x step cycles + the exposed part of
+    operands / port, of operands / port, and of what the slices of k take however small the tile is.
 
     Parameters
     ----------
     k_per_step, rate_loss : arrays of shape (n_designs, n_shapes)
         Depth consumed in one step at the rate of the format, and cycles a step takes of it. [1]
-    port_bytes, n_cores, rounding, split_fixed : arrays of shape (n_designs,)
-        Port of a core [B/cycle], cores, wave rounding a, cycles of a split beyond its traffic.
+    port_bytes, exposed_fraction, least_cycles_per_k : arrays of shape (n_designs,)
+        Port of a core [B/cycle], share of its transfers that the arrays wait for, cycles of the inner loop per k.
+    n_cores, rounding, split_fixed : arrays of shape (n_designs,)
+        Cores, wave rounding a, cycles of a split beyond its traffic.
     step_cycles, fixed_cycles : arrays of shape (n_designs, n_tiles)
         Of `tile_cost`; infinite where the tile does not fit.
     k, outputs, element_bytes : arrays of shape (n_shapes,)
         Depth, m n, and bytes of an operand on the chip.
     tiles : array of shape (n_shapes, n_splits, n_tiles)
         Tiles times splits; infinite where not worth trying.
+    tiles_tried : integer array of shape (n_shapes, n_splits)
+        How many tiles from the first hold all that are worth trying.
     tile_sides : array of shape (n_tiles,)
         Rows plus columns of each tile.
     splits : array of shape (n_splits,)
@@ -57,15 +65,21 @@ def least_cycles_loop(
     for d in range(out.shape[0]):
         per_core = 1.0 / n_cores[d]
         share = rounding[d]
+        exposed = exposed_fraction[d]
         for s in range(out.shape[1]):
             best = np.inf
             for p in range(splits.shape[0]):
+                if tiles_tried[s, p] == 0:
+                    continue
                 depth = np.ceil(k[s] / splits[p] / k_tile) * k_tile
                 steps = np.ceil(depth / k_per_step[d, s]) * rate_loss[d, s]
                 delivery = depth * element_bytes[s] / port_bytes[d]
+                slices = depth * least_cycles_per_k[d]
                 least = np.inf
-                for t in range(tile_sides.shape[0]):
-                    one = steps * step_cycles[d, t] + delivery * tile_sides[t] + fixed_cycles[d, t]
+                for t in range(tiles_tried[s, p]):
+                    operands = delivery * tile_sides[t]
+                    inner = max(steps * step_cycles[d, t] + exposed * operands, max(operands, slices))
+                    one = inner + fixed_cycles[d, t]
                     waves = tiles[s, p, t] * per_core
                     counted = share * np.ceil(waves) + (1.0 - share) * waves
                     least = min(least, one * max(counted, 1.0))
