@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from models import tables
 from models.checks import FloatArray
-from models.hardware.design import DesignBatch, peak_flop_per_s
+from models.hardware.design import DesignBatch, macs_per_cycle_per_core
 from models.operators.axes import per_design, size_arrays
-from models.operators.smooth import smooth_maximum
 
-Constants = Mapping[str, float]
+Constants = Mapping[str, Any]
+"""Name -> value, or one value per row of sizes where kernels differ."""
 
 
 def expected_distinct_experts(
@@ -86,7 +87,7 @@ def expert_mlp_time_s(
         Experts of the layer, experts per token, chips over which the experts are spread.
     weight_bytes_per_element : array, as `tokens`
         Stored weight of one element. [B]
-    matrix_rate_ratio : scalar or array of shape (n_designs,)
+    matrix_rate_ratio : scalar, or array of shape (n_designs,) or (n_designs, n_shapes)
         Rate of the format that multiplies, over bf16. [1]
     zipf_exponent : array, as `tokens`
         Skew of the routing; 0 is uniform. [1]
@@ -115,16 +116,109 @@ def expert_mlp_time_s(
     )
     local = experts / ranks
     busiest = np.minimum(load_imbalance_ratio(ranks, zipf, c), ranks)
-    routed = m * k / ranks * busiest
     active = np.minimum(expected_distinct_experts(experts, k, m, zipf) / ranks * busiest, local)
-    matrices = 3.0 if gated else 2.0
-    flop = 2.0 * matrices * routed * h * i
-    padding = active * c["padding_rows_per_expert"] * 2.0 * matrices * h * i
-    compute_s = (flop + padding) / (
-        per_design(peak_flop_per_s(designs, matrix_rate_ratio), m) * c["matrix_efficiency_fraction"]
+    return local_expert_mlp_time_s(
+        designs, active, m * k / ranks * busiest, h, i, local, m * k, weight_bytes_per_element=element_bytes,
+        matrix_rate_ratio=matrix_rate_ratio, gated=gated, start_s=start_s, constants=c,
+    )  # fmt: skip
+
+
+def local_expert_mlp_time_s(
+    designs: DesignBatch,
+    active_experts: ArrayLike,
+    routed_rows: ArrayLike,
+    hidden: ArrayLike,
+    inter: ArrayLike,
+    local_experts: ArrayLike,
+    routed_choices: ArrayLike,
+    *,
+    weight_bytes_per_element: ArrayLike = 2.0,
+    matrix_rate_ratio: ArrayLike = 1.0,
+    gated: bool | ArrayLike = True,
+    start_s: ArrayLike | None = None,
+    constants: Constants | None = None,
+) -> FloatArray:
+    """
+    Return the time of the expert MLPs of one chip whose routing is known, (n_designs, n_shapes) [s].
+
+    Rows are sorted by expert, multiplied with the weights of each in two grouped GEMMs, and summed back.
+
+    Parameters
+    ----------
+    designs : DesignBatch
+        Of n_designs designs.
+    active_experts, routed_rows : arrays broadcastable to (n_shapes,) or (n_designs, n_shapes)
+        Experts of this chip that get a row, and all rows they get.
+    hidden, inter, weight_bytes_per_element, matrix_rate_ratio, start_s, constants
+        As for `expert_mlp_time_s`.
+    local_experts, routed_choices : arrays, as `active_experts`
+        Experts stored on this chip, and choices (tokens x top_k) of the whole group that are sorted.
+    gated : bool or array, as `active_experts`
+        Gate and up projections, two matrices of `inter` outputs, before the down projection.
+    """
+    c = tables.constants("moe") if constants is None else constants
+    active, rows, h, i, local, choices, element_bytes, halves = size_arrays(
+        active_experts, routed_rows, hidden, inter, local_experts, routed_choices, weight_bytes_per_element,
+        np.where(np.asarray(gated), 2.0, 1.0),
+    )  # fmt: skip
+    up_s = grouped_gemm_time_s(designs, active, rows, halves * i, h, element_bytes, matrix_rate_ratio, constants=c)
+    down_s = grouped_gemm_time_s(designs, active, rows, h, i, element_bytes, matrix_rate_ratio, constants=c)
+    moved_bytes = c["moving_bytes_per_element"] * rows * (h + i)
+    moving_s = moved_bytes / per_design(designs.memory_bandwidth_bytes_per_s, rows)
+    sorting_s = c["start_per_local_expert_s"] * local + c["sorting_per_choice_s"] * choices
+    start = per_design(c["start_s"] if start_s is None else start_s, rows)
+    return np.asarray(start + sorting_s + up_s + down_s + moving_s)
+
+
+def grouped_gemm_time_s(
+    designs: DesignBatch,
+    active_experts: ArrayLike,
+    rows: ArrayLike,
+    n: ArrayLike,
+    k: ArrayLike,
+    weight_bytes_per_element: ArrayLike = 2.0,
+    matrix_rate_ratio: ArrayLike = 1.0,
+    *,
+    constants: Constants | None = None,
+) -> FloatArray:
+    """
+    Return the time of one GEMM per active expert, all in one kernel, without its start, (n_designs, n_shapes) [s].
+
+    Weights of the active experts are read once; rows of each expert are padded; reading, multiplying and the
+    chain along k of one tile follow each other.
+
+    Parameters
+    ----------
+    designs : DesignBatch
+        Of n_designs designs.
+    active_experts, rows, n, k, weight_bytes_per_element : arrays broadcastable to (n_designs, n_shapes)
+        `rows` counts those of all experts together; each expert has k x n weights.
+    matrix_rate_ratio : scalar, or array of shape (n_designs,) or (n_designs, n_shapes)
+        Rate of the format that multiplies, over bf16. [1]
+    constants : mapping, optional
+        Instead of `models/data/constants/moe.csv`.
+
+    Examples
+    --------
+    >>> from models.hardware.design import reference_design
+    >>> time_s = grouped_gemm_time_s(reference_design(), 8, [64, 65536], 4096, 7168)
+    >>> bool(time_s[0, 0] < time_s[0, 1] / 10)
+    True
+    """
+    c = tables.constants("moe") if constants is None else constants
+    active, m, columns, depth, element_bytes = size_arrays(active_experts, rows, n, k, weight_bytes_per_element)
+    modern = per_design(designs.bulk_async_copy, m) > 0
+    efficiency = np.where(modern, c["matrix_efficiency_fraction"], c["older_matrix_efficiency_fraction"])
+    macs = per_design(macs_per_cycle_per_core(designs), m) * per_design(matrix_rate_ratio, m) * efficiency
+    clock_hz = per_design(designs.clock_hz, m)
+    padded = m + active * c["padding_rows_per_expert"]
+    compute_s = padded * columns * depth / (macs * per_design(designs.n_cores, m) * clock_hz)
+    memory_s = (
+        active
+        * columns
+        * depth
+        * element_bytes
+        / (per_design(designs.memory_bandwidth_bytes_per_s, m) * c["memory_efficiency_fraction"])
     )
-    memory = per_design(designs.memory_bandwidth_bytes_per_s, m)
-    memory_s = active * matrices * h * i * element_bytes / (memory * c["memory_efficiency_fraction"])
-    moving_s = c["moving_passes"] * routed * (h + i) * 2.0 / memory
-    start = per_design(c["start_s"] if start_s is None else start_s, m) + c["start_per_expert_s"] * local
-    return np.asarray(start + smooth_maximum(compute_s, memory_s, c["overlap_exponent"]) + moving_s)
+    chain_s = depth * c["chain_cycles_per_depth"] / clock_hz
+    return np.asarray(compute_s + memory_s + chain_s)
