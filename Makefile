@@ -30,7 +30,7 @@ test: setup weights
 	$(ONE_THREAD) $(BIN)/python -m pytest -q
 
 bench: setup
-	$(ONE_THREAD) $(BIN)/python -m pytest -q --benchmark-only --override-ini=addopts='--import-mode=importlib' tests
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -s --benchmark-only --override-ini=addopts=--import-mode=importlib tests
 
 lint: setup
 	$(BIN)/ruff check .

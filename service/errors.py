@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -122,6 +122,8 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
 
 def _on_database_error(_request: Request, error: Exception) -> Response:
     reason = " ".join(str(getattr(error, "orig", error)).split())
+    if isinstance(error, DataError):
+        return problem_response(422, f"a value cannot be stored: {reason}")
     LOG.error("database error", reason=reason)
     return problem_response(503, f"the database cannot do this now: {reason}", headers={"Retry-After": "2"})
 

@@ -50,9 +50,11 @@ def create_study(
 ) -> StudyRead:
     """Check the study and queue it; `Location` is where to look for it."""
     spec = engine.read_study(document)
+    problem = engine.prepare(spec)
     study_id = uuid.uuid4().hex
     name = str(getattr(spec, "name", "") or study_id)[:200]
     study = queries.create_study(session, study_id, name, document, engine.model_version)
+    jobs.runner.cache.keep(study_id, problem)
     response.headers["Location"] = str(request.app.url_path_for("get_study", study_id=study_id))
     tasks.add_task(jobs.wake.set)
     return StudyRead(**study_fields(study))

@@ -159,7 +159,7 @@ def _insert_designs_sql(dialect_name: str) -> str:
         statement = sqlite.insert(designs).on_conflict_do_nothing(index_elements=["study_id", "number"])
         return str(statement.compile(dialect=sqlite.dialect(paramstyle="named")))
     other = postgresql.insert(designs).on_conflict_do_nothing(index_elements=["study_id", "number"])
-    return str(other.compile(dialect=psycopg.dialect()))
+    return str(other.compile(dialect=psycopg.dialect()))  # type: ignore[no-untyped-call]
 
 
 def records_before(session: Session, study_id: str, chunk: int | None = None) -> list[Document]:

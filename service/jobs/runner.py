@@ -37,6 +37,13 @@ class StudyCache:
     records: dict[str, tuple[int, list[Any]]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def keep(self, study_id: str, problem: Any) -> None:
+        """Keep a prepared problem; the one kept longest goes when there are too many."""
+        with self.lock:
+            while len(self.problems) >= _KEPT_STUDIES:
+                self.problems.pop(next(iter(self.problems)))
+            self.problems[study_id] = problem
+
     def forget(self, study_id: str) -> None:
         """Drop a study that has ended."""
         with self.lock:
@@ -97,10 +104,7 @@ class StudyRunner:
             return known
         document = self._read(lambda session: queries.get_study(session, study_id).document)
         made = self.engine.prepare(self.engine.read_study(document))
-        with self.cache.lock:
-            while len(self.cache.problems) >= _KEPT_STUDIES:
-                self.cache.problems.pop(next(iter(self.cache.problems)))
-            self.cache.problems[study_id] = made
+        self.cache.keep(study_id, made)
         return made
 
     def records(self, study_id: str, chunk: int | None) -> list[Any]:

@@ -173,6 +173,17 @@ def test_a_stopped_server_finishes_its_step_and_the_next_one_goes_on(processes: 
     assert_undisturbed(server, processes.database_url, study_id, LONG_STUDY)
 
 
+def test_a_study_is_read_back_identically_after_a_restart(processes: Processes) -> None:
+    server = processes.serve()
+    study_id = post_study(server, trials=30)
+    before = wait_for(lambda: (s := get_study(server, study_id)) and s["state"] == "succeeded" and s)
+    designs = httpx.get(f"{server.url}/v1/studies/{study_id}/designs").json()
+    server.kill()
+    server = processes.serve()
+    assert get_study(server, study_id) == before
+    assert httpx.get(f"{server.url}/v1/studies/{study_id}/designs").json() == designs
+
+
 def test_two_servers_on_one_database_share_the_work(processes: Processes) -> None:
     servers = [processes.serve(), processes.serve()]
     document = {"trials": 50, "chunk_trials": 10, "chunk_s": 0.05}

@@ -1,0 +1,98 @@
+"""The specification says what the service does; schemathesis calls it with whatever it allows and forbids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import hypothesis
+import pytest
+import schemathesis
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from service.app import create_app
+from service.settings import Settings
+from tests.service.fake_engine import fake_engine
+from tests.service.test_durability import Processes
+
+CASES = 20
+"""Generated requests for each operation."""
+
+
+@pytest.fixture(scope="module")
+def specification() -> dict[str, Any]:
+    return create_app(Settings(), fake_engine()).openapi()
+
+
+def operations(specification: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (f"{method.upper()} {path}", operation)
+        for path, methods in specification["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def test_every_operation_has_a_summary_a_name_and_its_parameters_described(specification: dict[str, Any]) -> None:
+    found = operations(specification)
+    assert len(found) >= 18
+    for name, operation in found:
+        assert operation["summary"], name
+        assert operation["operationId"].islower(), name
+        assert all(parameter.get("description") for parameter in operation.get("parameters", [])), name
+
+
+def test_every_field_of_an_answer_is_described(specification: dict[str, Any]) -> None:
+    bare = [
+        f"{name}.{field}"
+        for name, schema in specification["components"]["schemas"].items()
+        if not name.startswith("Study") or name in ("StudyRead", "StudyResultRead", "StudyList")
+        for field, value in schema.get("properties", {}).items()
+        if "description" not in value and "$ref" not in value
+    ]
+    assert bare == []
+
+
+def test_every_problem_is_declared_as_a_problem_document(specification: dict[str, Any]) -> None:
+    for name, operation in operations(specification):
+        for status, answer in operation["responses"].items():
+            if status >= "400":
+                assert list(answer["content"]) == ["application/problem+json"], f"{name} {status}"
+
+
+def test_no_reference_leads_nowhere(specification: dict[str, Any]) -> None:
+    def references(value: Any) -> list[str]:
+        if isinstance(value, dict):
+            own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+            return own + [r for inner in value.values() for r in references(inner)]
+        return [r for inner in value for r in references(inner)] if isinstance(value, list) else []
+
+    known = {f"#/components/schemas/{name}" for name in specification["components"]["schemas"]}
+    assert set(references(specification)) <= known
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:schemathesis")
+def test_the_service_answers_as_it_says(database_url: str, tmp_path: Path) -> None:
+    """Every operation with values its schema allows and others it forbids, against a server of its own."""
+    processes = Processes(database_url, tmp_path)
+    try:
+        server = processes.serve()
+        schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+        names = [check_operation(found.ok()) for found in schema.get_all_operations()]
+        assert len(names) >= 18
+        assert httpx.get(f"{server.url}/readyz").status_code == 200
+    finally:
+        processes.end()
+
+
+def check_operation(operation: Any) -> str:
+    """Call one operation with generated cases and compare every answer with the specification."""
+
+    @hypothesis.given(case=operation.as_strategy())
+    @hypothesis.settings(max_examples=CASES, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+    def check(case: Any) -> None:
+        # page tokens, filters and studies follow rules that a schema cannot say
+        case.call_and_validate(timeout=20, excluded_checks=[positive_data_acceptance])
+
+    check()
+    return str(operation.label)
