@@ -80,6 +80,8 @@ class BatchLimits:
         Tokens a sequence gains per step; above 1 with speculative decoding.
     verified_tokens : int
         Tokens a sequence has computed per step: the draft and one more.
+    scheduled_ahead : bool
+        Whether a step is put together while the one before still runs, so that a request waits for one step more.
     """
 
     token_budget: int
@@ -89,6 +91,7 @@ class BatchLimits:
     reserved_output_fraction: float = 1.0
     tokens_per_step: float = 1.0
     verified_tokens: int = 1
+    scheduled_ahead: bool = False
 
     def __post_init__(self) -> None:
         if self.scheduling not in ("chunked", "whole_prompt"):

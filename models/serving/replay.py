@@ -209,6 +209,7 @@ def run_engine(
         float(limits.tokens_per_step),
         int(limits.verified_tokens),
         limits.scheduling == "whole_prompt",
+        bool(limits.scheduled_ahead),
         int(max_steps),
         float(max_time_s),
         *filled_s,

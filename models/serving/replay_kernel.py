@@ -34,6 +34,7 @@ def replay_steps(
     tokens_per_step: float,
     verified_tokens: int,
     whole_prompt: bool,
+    ahead: bool,
     max_steps: int,
     max_time_s: float,
     first_token_s: Any,
@@ -86,14 +87,18 @@ def replay_steps(
     clock, stall, context, reserved, emitted = arrival_s[0], 0.0, 0.0, 0.0, 0.0
     queue, arrived, decodes, sequences, left, past = 0, 0, 0, 0, 0, 0
     steps, cycle, points, stride = 0, 0, 0, 1
+    scheduled_at = clock
 
     while queue < n or sequences > 0:
         if steps >= max_steps:
             return AT_MAX_STEPS, steps, points, clock
         if clock - arrival_s[0] > max_time_s:
             return AT_MAX_TIME, steps, points, clock
-        if sequences == 0 and arrival_s[queue] > clock:
-            clock = arrival_s[queue]
+        if sequences == 0:
+            clock = max(clock, arrival_s[queue])
+            scheduled_at = clock
+        known_until = scheduled_at if ahead else clock
+        scheduled_at = clock
 
         # prompts: the unfinished one, then new ones while tokens, sequences and KV allow
         room = token_budget - decodes * verified_tokens
@@ -106,7 +111,7 @@ def replay_steps(
             take = min(left, max(room, 0))
             pairs += take * (past + 0.5 * take)
             past, left, room, tokens = past + take, left - take, room - take, tokens + take
-        while left == 0 and queue < n and arrival_s[queue] <= clock and sequences < max_sequences:
+        while left == 0 and queue < n and arrival_s[queue] <= known_until and sequences < max_sequences:
             prompt = prompt_tokens[queue]
             if reserved + reserved_tokens[queue] > kv_capacity_tokens and sequences > 0:
                 break

@@ -23,18 +23,20 @@ def replay_per_sequence(requests, step, limits):
     first_s, end_s = np.full(requests.n, math.nan), np.full(requests.n, math.nan)
     waiting = list(range(requests.n))
     running: list[Sequence] = []
-    clock_s = 0.0
+    clock_s = last_start_s = 0.0
     while waiting or running:
-        if not running and arrivals[waiting[0]] > clock_s:
-            clock_s = float(arrivals[waiting[0]])
-        work = _chosen_work(requests, limits, arrivals, clock_s, waiting, running)
+        if not running:
+            clock_s = last_start_s = max(clock_s, float(arrivals[waiting[0]]))
+        known_s = last_start_s if limits.scheduled_ahead else clock_s
+        last_start_s = clock_s
+        work = _chosen_work(requests, limits, arrivals, known_s, waiting, running)
         clock_s += _duration_s(step, limits, work)
         _advance(limits, work, clock_s, first_s, end_s)
         running = [sequence for sequence in running if sequence.output_left > 1e-9]
     return first_s, end_s
 
 
-def _chosen_work(requests, limits, arrivals, clock_s, waiting, running):
+def _chosen_work(requests, limits, arrivals, known_s, waiting, running):
     """Pairs of sequence and prompt tokens in this step; 0 prompt tokens is a decode. Admits what fits."""
     whole = limits.scheduling == "whole_prompt"
     decodes = [(sequence, 0) for sequence in running if sequence.prompt_left == 0]
@@ -45,7 +47,7 @@ def _chosen_work(requests, limits, arrivals, clock_s, waiting, running):
             prompts.append((sequence, min(sequence.prompt_left, room)))
             room -= prompts[-1][1]
     blocked = any(sequence.prompt_left > 0 for sequence in running) and room <= 0
-    while waiting and not blocked and arrivals[waiting[0]] <= clock_s and len(running) < limits.max_sequences:
+    while waiting and not blocked and arrivals[waiting[0]] <= known_s and len(running) < limits.max_sequences:
         request = waiting[0]
         inputs, outputs = requests.input_tokens[request], requests.output_tokens[request]
         reserved = inputs + limits.reserved_output_fraction * outputs

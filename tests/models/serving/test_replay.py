@@ -58,6 +58,7 @@ LIMITS = {
     "budget below the sequences": BatchLimits(32, 128, 60_000),
     "whole prompts": BatchLimits(4096, 256, 300_000, "whole_prompt"),
     "speculative": BatchLimits(256, 16, 1e5, tokens_per_step=1.875, verified_tokens=4),
+    "scheduled ahead": BatchLimits(512, 64, 60_000, scheduled_ahead=True),
     "one user": BatchLimits(2048, 1, 1e5, "whole_prompt", reserved_output_fraction=0.5),
 }
 
@@ -75,13 +76,19 @@ def test_replay_agrees_with_a_replay_that_walks_every_sequence(limits, stretch):
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 10_000), budget=st.integers(1, 300), sequences=st.integers(1, 12), whole=st.booleans())
-def test_replay_agrees_on_random_requests_and_limits(seed, budget, sequences, whole):
+@given(
+    seed=st.integers(0, 10_000),
+    budget=st.integers(1, 300),
+    sequences=st.integers(1, 12),
+    whole=st.booleans(),
+    ahead=st.booleans(),
+)
+def test_replay_agrees_on_random_requests_and_limits(seed, budget, sequences, whole, ahead):
     rng = np.random.default_rng(seed)
     arrival_s = np.sort(rng.choice([0.0, 0.05, 0.3, 1.0], 25))
     inputs, outputs = rng.integers(1, 400, 25), rng.choice([1, 2, 7, 40], 25)
     requests = requests_of(arrival_s - arrival_s[0], inputs, outputs)
-    limits = BatchLimits(budget, sequences, 900.0, "whole_prompt" if whole else "chunked")
+    limits = BatchLimits(budget, sequences, 900.0, "whole_prompt" if whole else "chunked", scheduled_ahead=ahead)
     first_s, end_s = replay_per_sequence(requests, engine(), limits)
     result = replay(requests, engine(), limits)
     np.testing.assert_allclose(result.ttft_s, first_s - requests.arrival_s, rtol=1e-9, atol=1e-9)
@@ -114,6 +121,14 @@ def test_step_time_adds_its_terms():
     assert result.ttft_s[0] == pytest.approx(first_s)
     # one decode over 51 tokens of context
     assert result.tpot_s[0] == pytest.approx(1.01 + 0.005 + 0.1 + 0.01 + 1e-3 * 51 + 0.25)
+
+
+def test_step_scheduled_ahead_takes_a_request_one_step_later():
+    # steps of 10 ms from 0; the second request comes during the third, which began at 20 ms
+    requests = requests_of([0.0, 0.025], 100, 20)
+    assert replay(requests, constant_engine(), BatchLimits(512, 8, 4096)).ttft_s[1] == pytest.approx(0.015)
+    ahead = replay(requests, constant_engine(), BatchLimits(512, 8, 4096, scheduled_ahead=True))
+    assert ahead.ttft_s.tolist() == pytest.approx([0.01, 0.025])
 
 
 def test_second_request_waits_for_the_kv_of_the_first():
