@@ -116,8 +116,16 @@ def measure_amplification(
         Size of the noise; amplification is linear from 0.01 to 0.2. [1]
     report : callable
         Called with each site before it is measured.
+
+    Raises
+    ------
+    ValueError
+        If the unrounded network overflows.
     """
-    exact_logits = logits(weights, tokens)
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact_logits = logits(weights, tokens)
+    if not np.isfinite(exact_logits).all():
+        raise ValueError(f"logits of '{weights.config.name}' must be finite before anything is rounded")
     measured = {}
     for site in SITES:
         report(site)

@@ -67,12 +67,18 @@ def error_terms(network: LoweredNetwork | int) -> tuple[ErrorTerm, ...]:
         if site.operand in ("cache", "vector"):
             terms.append(ErrorTerm(site, site.modules[0], 1.0))
             continue
-        present = [module for module in site.modules if module in shares]
+        present = [module for module in _owners(site, network) if module in shares]
         total = sum(shares[m][1] for m in present) if site.parallel else 1.0
         for module in present:
             share = shares[module][1] / total if site.parallel else shares[module][0]
             terms.append(ErrorTerm(site, module, share))
     return tuple(terms)
+
+
+def _owners(site: Site, network: LoweredNetwork | int) -> tuple[str, ...]:
+    """Modules whose format a site takes; a tied embedding is the table of the output head."""
+    tied = not isinstance(network, int) and network.tied_embeddings
+    return ("output_head",) if tied and site.name == "embedding" else site.modules
 
 
 def mix_kl_nats(

@@ -1,4 +1,4 @@
-"""Why a mix is what it is: error and bytes per module, what more budget buys, and which modules deserve which advice."""
+"""Why a mix is what it is: error and bytes per module, what more budget buys, which module deserves which advice."""
 
 from __future__ import annotations
 

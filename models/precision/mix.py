@@ -18,7 +18,7 @@ LINEAR_MODULES = (
 )  # fmt: skip
 """Matrix products inside the layers; a recipe that says `linears` means all of them."""
 
-GEMM_MODULES = (*LINEAR_MODULES, "moe_gate", "output_head", "embedding")
+GEMM_MODULES = (*LINEAR_MODULES, "moe_gate", "output_head", "embedding", "patch_embedding")
 """Modules that own weights. `embedding` is looked up, never multiplied, so only its storage counts."""
 
 VECTOR_MODULES = ("query", "scores", "probabilities", "norm", "ffn_hidden", "residual")

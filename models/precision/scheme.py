@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models.precision.error import SITES
 from models.precision.formats import FORMATS, number_format
@@ -68,7 +68,11 @@ def scheme_kl_nats(row: SchemeRow, *, profile: AmplificationProfile | None = Non
     measured = profile or default_profile()
     rule = _rule(row.scheme.lower())
     squared = {site: number_error(site, "bf16", measured) for site in SITES}
-    squared |= _weight_errors(row, rule, measured)
+    weights = rule.captured.get("w")
+    if weights:
+        squared |= _weight_errors(replace(row, scheme=weights), _rule(weights), measured)
+    else:
+        squared |= _weight_errors(row, rule, measured)
     squared |= _input_errors(row, rule, measured)
     squared |= _cache_errors(row, rule, measured)
     return constants("precision")["kl_per_squared_error_nats"] * sum(squared.values())
@@ -83,7 +87,7 @@ def number_error(site: str, name: str, profile: AmplificationProfile, *, gaussia
 
 def _weight_errors(row: SchemeRow, rule: _Rule, profile: AmplificationProfile) -> dict[str, float]:
     """Squared errors of all weight sites that the scheme touches."""
-    name = rule.captured.get("w") or rule.columns["weight"]
+    name = rule.columns["weight"]
     bits = _bits_in_name(row.scheme) or row.weight_bits
     if not name and (bits is None or bits >= 16):
         return {}

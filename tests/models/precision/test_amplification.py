@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -98,6 +99,14 @@ def test_profile_of_a_tiny_network_has_every_site_and_the_same_numbers_twice() -
     assert first == second
     assert first.n_layers == 2
     assert all(0 < value < 100 for value in first.int_amplification.values())
+
+
+def test_network_that_overflows_by_itself_is_refused() -> None:
+    weights = tiny_decoder()
+    layer = dict(weights.layers[0]) | {"w_up": weights.layers[0]["w_up"] * np.float32(1e38)}
+    broken = dataclasses.replace(weights, layers=(layer, weights.layers[1]))
+    with pytest.raises(ValueError, match="logits of 'tiny' must be finite before anything is rounded"):
+        measure_amplification(broken, np.arange(6).reshape(1, 6))
 
 
 def test_noise_stands_in_for_a_kind_without_a_format() -> None:

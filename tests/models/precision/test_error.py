@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.architectures.config import load_network
+from models.architectures.config import load_network, network_names
 from models.architectures.lowering import lower
 from models.precision.error import (
     SITES,
@@ -96,6 +96,21 @@ def test_expert_shares_of_a_site_add_to_one_and_the_gate_has_no_term() -> None:
     assert {term.module for term in down} == {"ffn_down", "expert_down", "shared_expert_down"}
     assert sum(term.share for term in down) == pytest.approx(1.0)
     assert "moe_gate" not in {term.module for term in terms}
+
+
+def test_tied_embedding_takes_the_format_of_the_output_head() -> None:
+    tied = lower(load_network("gemma-2-9b"))
+    assert tied.tied_embeddings
+    owners = {term.site.name: term.module for term in error_terms(tied)}
+    assert owners["embedding"] == owners["head"] == "output_head"
+
+
+@pytest.mark.parametrize("name", network_names())
+def test_every_network_of_the_catalogue_has_a_finite_error_in_every_recipe(name: str) -> None:
+    network = lower(load_network(name))
+    kl_nats = [mix_kl_nats(mix, network) for mix in RECIPES.values()]
+    assert np.isfinite(kl_nats).all()
+    assert min(kl_nats) == pytest.approx(mix_kl_nats(recipe("bf16"), network))
 
 
 def test_dense_network_has_the_error_of_its_number_of_layers() -> None:

@@ -18,7 +18,7 @@ def kl_nats(scheme: str, scope: str = "linears W", bits: tuple = (None, 16, 16),
         ("Q4_K_M", "Q4_K_S"), ("Q4_K_S+imatrix", "Q4_K_S"), ("Q4_K_S", "Q4_0"), ("Q4_K_S", "Q3_K_L"),
         ("Q3_K_L", "Q3_K_M"), ("Q3_K_M", "Q3_K_S"), ("Q3_K_S", "Q2_K"), ("Q2_K attn_v 5bit", "Q2_K attn_v low"),
         ("KV fp8_e4m3", "KV mxfp4-like e2m1"), ("W f16/K f16/V q8_0", "W f16/K q8_0/V f16"),
-        ("W f16/K q8_0/V q8_0", "W f16/K q4_0/V q4_0"),
+        ("W q6_K/K f16/V f16", "W q4_K_M/K f16/V f16"), ("W f16/K q8_0/V q8_0", "W f16/K q4_0/V q4_0"),
     ],
 )  # fmt: skip
 def test_better_known_scheme_has_less_error(better: str, worse: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from models.precision.decoder import logits
+from models.precision.safetensors_file import safetensors_tensors
 from models.precision.weights import read_weights
 
 CONFIG = {
@@ -58,6 +59,20 @@ def test_safetensors_directory_is_read_and_gives_logits(tmp_path: Path) -> None:
     result = logits(weights, np.arange(10).reshape(2, 5))
     assert result.shape == (6, 16)
     assert np.isfinite(result).all()
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F16", "F64"])
+def test_every_stored_type_is_widened_to_float32(tmp_path: Path, dtype: str) -> None:
+    values = np.array([1.5, -2.0, 0.25, 3.0], dtype=np.float32)  # exact in every type
+    raw = {
+        "BF16": (values.view(np.uint32) >> 16).astype(np.uint16).tobytes(),
+        "F16": values.astype(np.float16).tobytes(),
+        "F64": values.astype(np.float64).tobytes(),
+    }[dtype]
+    write_raw(tmp_path, entry(dtype=dtype, data_offsets=[0, len(raw)]), raw)
+    shapes, load = safetensors_tensors(tmp_path)
+    assert shapes == {"a": (2, 2)}
+    assert load("a").ravel().tolist() == values.tolist()
 
 
 def test_forward_pass_is_causal(tmp_path: Path) -> None:
