@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from models.checks import FloatArray, require_at_least, require_fraction, require_known, require_non_negative
 from models.workload.distribution import RequestDistribution, request_distribution, with_prefix_hits
@@ -94,7 +94,7 @@ def length_quantile(formula: LengthFormula, fraction: FloatArray) -> FloatArray:
     if formula.std_tokens == 0:
         return np.full(np.shape(fraction), np.clip(formula.mean_tokens, formula.min_tokens, formula.max_tokens))
     low, high = _limits(formula)
-    lengths = _family(formula).ppf(low + (high - low) * np.asarray(fraction, dtype=np.float64))
+    lengths = _family_quantile(formula, low + (high - low) * np.asarray(fraction, dtype=np.float64))
     return np.asarray(np.clip(lengths, formula.min_tokens, formula.max_tokens), dtype=np.float64)
 
 
@@ -160,22 +160,37 @@ def draw_requests(source: RequestFormula | RequestDistribution, n: int, seed: in
     return Requests(None, inputs, outputs, np.floor(inputs * source.prefix_hit_fraction))
 
 
-def _family(formula: LengthFormula) -> stats.rv_frozen:
+def _family_quantile(formula: LengthFormula, share: FloatArray) -> FloatArray:
+    """Length below which a share of the uncut family lies [tokens]."""
     mean, std = formula.mean_tokens, formula.std_tokens
-    if formula.family == "normal":
-        return stats.norm(mean, std)
     if formula.family == "gamma":
-        return stats.gamma((mean / std) ** 2, scale=std**2 / mean)
-    sigma = np.sqrt(np.log1p((std / mean) ** 2))
-    return stats.lognorm(sigma, scale=mean * np.exp(-(sigma**2) / 2))
+        return np.asarray(special.gammaincinv((mean / std) ** 2, share) * std**2 / mean, dtype=np.float64)
+    if formula.family == "lognormal":
+        sigma = _lognormal_sigma(formula)
+        return np.asarray(mean * np.exp(sigma * special.ndtri(share) - sigma**2 / 2), dtype=np.float64)
+    return np.asarray(mean + std * special.ndtri(share), dtype=np.float64)
+
+
+def _family_share(formula: LengthFormula, tokens: float) -> float:
+    """Share of the uncut family below a length."""
+    mean, std = formula.mean_tokens, formula.std_tokens
+    if formula.family == "gamma":
+        return float(special.gammainc((mean / std) ** 2, tokens * mean / std**2))
+    if formula.family == "lognormal":
+        sigma = _lognormal_sigma(formula)
+        return float(special.ndtr(np.log(tokens / mean) / sigma + sigma / 2))
+    return float(special.ndtr((tokens - mean) / std))
+
+
+def _lognormal_sigma(formula: LengthFormula) -> float:
+    return float(np.sqrt(np.log1p((formula.std_tokens / formula.mean_tokens) ** 2)))
 
 
 def _limits(formula: LengthFormula) -> tuple[float, float]:
     """Shares of the family below its smallest and largest allowed length, rounding to whole tokens included."""
     if formula.std_tokens == 0:
         return 0.0, 1.0
-    family = _family(formula)
-    return float(family.cdf(formula.min_tokens - 0.5)), float(family.cdf(formula.max_tokens + 0.5))
+    return _family_share(formula, formula.min_tokens - 0.5), _family_share(formula, formula.max_tokens + 0.5)
 
 
 def _strata() -> FloatArray:

@@ -52,6 +52,20 @@ def test_correlation_of_the_normal_scores_is_that_asked_for():
     assert rank == pytest.approx(6 / np.pi * np.arcsin(0.35), abs=0.02)
 
 
+@pytest.mark.parametrize("family", ["normal", "lognormal", "gamma"])
+def test_quantiles_are_those_of_an_independent_implementation(family):
+    mean, std, sigma = 900.0, 200.0, np.sqrt(np.log1p((200 / 900) ** 2))
+    independent = {
+        "normal": stats.norm(mean, std),
+        "lognormal": stats.lognorm(sigma, scale=mean * np.exp(-(sigma**2) / 2)),
+        "gamma": stats.gamma((mean / std) ** 2, scale=std**2 / mean),
+    }[family]
+    shares = np.array([0.01, 0.3, 0.5, 0.9, 0.999])
+    np.testing.assert_allclose(
+        length_quantile(LengthFormula(mean, std, family), shares), independent.ppf(shares), rtol=1e-4
+    )
+
+
 def test_limits_hold_for_strata_and_draws():
     length = LengthFormula(1000, 900, min_tokens=200, max_tokens=1200)
     formula = RequestFormula(length, length)
