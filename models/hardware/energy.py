@@ -78,8 +78,8 @@ def energy_per_access(designs: DesignBatch, technology: Technology | None = None
         scratchpad_j_per_byte=node * scratchpad,
         l2_j_per_byte=_l2_j_per_byte(designs, node, used) + noc,
         noc_j_per_byte=noc,
-        dram_j_per_byte=dram_j_per_byte(designs, node * scratchpad, used),
-        second_tier_j_per_byte=_second_tier_j_per_byte(designs, used),
+        dram_j_per_byte=dram_j_per_byte(designs, area, node * scratchpad, used),
+        second_tier_j_per_byte=_second_tier_j_per_byte(designs, area, used),
         link_j_per_byte=np.full(designs.n_designs, BITS * c["link_j_per_bit"]),
         network_link_j_per_byte=np.full(designs.n_designs, BITS * c["network_link_j_per_bit"]),
         vector_j_per_op=switching * (c["vector_op_j"] + c["vector_operand_j"]),
@@ -114,11 +114,14 @@ def scratchpad_j_per_byte_at_7nm(designs: DesignBatch, c: Mapping[str, float]) -
     return np.asarray(c["scratchpad_8kib_j_per_byte"] * (kib / 8.0) ** c["scratchpad_size_exponent"])
 
 
-def dram_j_per_byte(designs: DesignBatch, scratchpad_j_per_byte: FloatArray, technology: Technology) -> FloatArray:
+def dram_j_per_byte(
+    designs: DesignBatch, area_mm2: FloatArray, scratchpad_j_per_byte: FloatArray, technology: Technology
+) -> FloatArray:
     """
     Return a byte of main memory from the cell to the cores: device, PHY, network, staging.
 
-    Without main memory the scratchpads are it, and a byte costs what theirs does.
+    The way on the chip was measured on large dies; half of it is taken to be wires, which shrink with the side of
+    the die. Without main memory the scratchpads are it, and a byte costs what theirs does.
 
     Returns
     -------
@@ -126,7 +129,7 @@ def dram_j_per_byte(designs: DesignBatch, scratchpad_j_per_byte: FloatArray, tec
         [J]
     """
     device = BITS * memory_column("device_energy_j_per_bit", designs.memory_kind)
-    path = device + _onchip_path_j_per_byte(designs, technology)
+    path = device + _onchip_path_j_per_byte(designs, area_mm2, technology)
     return np.where(designs.memory_kind == MemoryKind.NONE, scratchpad_j_per_byte, path)
 
 
@@ -142,15 +145,18 @@ def clock_ratio(designs: DesignBatch, c: Mapping[str, float]) -> FloatArray:
     return np.asarray((designs.clock_hz / c["reference_clock_hz"]) ** c["clock_exponent"])
 
 
-def _onchip_path_j_per_byte(designs: DesignBatch, technology: Technology) -> FloatArray:
+def _onchip_path_j_per_byte(designs: DesignBatch, area_mm2: FloatArray, technology: Technology) -> FloatArray:
+    c = technology.constants["energy"]
     scale = technology.at_node("energy_scale_used", designs.node_nm)
     scale = scale / technology.at_node("energy_scale_used", ONCHIP_PATH_NODE_NM)
-    return np.asarray(technology.constants["energy"]["onchip_path_j_per_byte"] * scale)
+    side_ratio = np.sqrt(area_mm2 / designs.n_dies / c["onchip_path_die_mm2"])
+    wires = c["onchip_path_wire_fraction"]
+    return np.asarray(c["onchip_path_j_per_byte"] * scale * (1.0 - wires + wires * side_ratio))
 
 
-def _second_tier_j_per_byte(designs: DesignBatch, technology: Technology) -> FloatArray:
+def _second_tier_j_per_byte(designs: DesignBatch, area_mm2: FloatArray, technology: Technology) -> FloatArray:
     device = BITS * second_tier_column("energy_j_per_bit", designs.second_tier)
-    return np.asarray(device + _onchip_path_j_per_byte(designs, technology))
+    return np.asarray(device + _onchip_path_j_per_byte(designs, area_mm2, technology))
 
 
 def _l2_j_per_byte(designs: DesignBatch, node: FloatArray, technology: Technology) -> FloatArray:
