@@ -29,6 +29,7 @@ def onchip_cycles(
     operand_bytes: ArrayLike,
     rate_ratio: ArrayLike,
     constants: GemmConstants | None = None,
+    splits: tuple[int, ...] = SPLITS,
 ) -> FloatArray:
     """
     Return the core cycles of the fastest tiling, main memory and power aside.
@@ -56,6 +57,8 @@ def onchip_cycles(
         Speed of the format over bf16. [1]
     constants : GemmConstants, optional
         The global set where left out.
+    splits : tuple of int, optional
+        Parts into which k may be cut; (1,) for kernels that never cut it.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def onchip_cycles(
     n_shapes = max(len(size) for size in sizes)
     ratio = np.broadcast_to(ratio, (designs.n_designs if ratio.ndim == 2 else 1, n_shapes))
     shapes = [np.ascontiguousarray(np.broadcast_to(v, (n_shapes,))) for v in (*sizes, element_bytes)]
-    return _least_cycles(designs, *shapes, ratio, used)
+    return _least_cycles(designs, *shapes, ratio, used, splits)
 
 
 def _least_cycles(
@@ -87,6 +90,7 @@ def _least_cycles(
     element_bytes: FloatArray,
     rate_ratio: FloatArray,
     constants: GemmConstants,
+    splits: tuple[int, ...],
 ) -> FloatArray:
     """Least cycles over all tilings, from factors of design and tile, and of shape and tile."""
     cost = tile_cost(designs, constants)
@@ -112,7 +116,7 @@ def _least_cycles(
         tiles,
         np.where(np.isfinite(tiles), np.arange(1, tiles.shape[2] + 1), 0).max(axis=2),
         TILE_SIDES.sum(axis=0),
-        np.array(SPLITS, dtype=np.float64),
+        np.array(splits, dtype=np.float64),
         constants.k_tile_elements,
         constants.split_cost_ratio * ACCUMULATOR_BYTES,
     )

@@ -165,9 +165,12 @@ def local_expert_mlp_time_s(
     down_s = grouped_gemm_time_s(designs, active, rows, h, i, element_bytes, matrix_rate_ratio, constants=c)
     moved_bytes = c["moving_bytes_per_element"] * rows * (h + i)
     moving_s = moved_bytes / per_design(designs.memory_bandwidth_bytes_per_s, rows)
-    sorting_s = c["start_per_local_expert_s"] * local + c["sorting_per_choice_s"] * choices
+    clock_hz = per_design(designs.clock_hz, rows)
+    sorting_cycles = c["cycles_per_local_expert"] * local + c["cycles_per_choice"] * choices / per_design(
+        designs.n_cores, rows
+    )
     start = per_design(c["start_s"] if start_s is None else start_s, rows)
-    return np.asarray(start + sorting_s + up_s + down_s + moving_s)
+    return np.asarray(start + sorting_cycles / clock_hz + up_s + down_s + moving_s)
 
 
 def grouped_gemm_time_s(

@@ -93,6 +93,8 @@ class StepProgram:
     """Distinct m, n, k of those columns."""
     gemm_shape_index: IntArray
     """Column -> position in `gemm_shapes`."""
+    gemm_shape_block: IntArray
+    """Position in `gemm_shapes` -> block of shapes whose cycles are tabulated together."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,13 @@ def term(name: str, kind: str, op: str, count: FloatArray | float, **columns: Fl
     return Term(name, kind, op, distinct, index, np.broadcast_to(np.asarray(count, dtype=np.float64), index.shape))
 
 
-def step_program(terms: Iterable[Term], overhead_s: float) -> StepProgram:
-    """Return the program of `terms`, all of which are indexed by the same alternatives."""
+def step_program(terms: Iterable[Term], overhead_s: float, blocks: IntArray | None = None) -> StepProgram:
+    """
+    Return the program of `terms`, all of which are indexed by the same alternatives.
+
+    `blocks` of shape (n_alternatives,) says which alternatives are usually wanted together: the cycles of their
+    GEMMs are tabulated in one go, those of other blocks only once they are asked for.
+    """
     kept = tuple(terms)
     lengths = {len(t.index) for t in kept}
     if len(lengths) != 1:
@@ -135,7 +142,14 @@ def step_program(terms: Iterable[Term], overhead_s: float) -> StepProgram:
     gemms = [t.columns for t in kept if t.kind == "gemm"]
     merged = {name: np.concatenate([g[name] for g in gemms]) for name in GEMM_COLUMNS} if gemms else {}
     shapes, index = compress(**{name: merged[name] for name in "mnk"}) if gemms else ({}, np.zeros(0, dtype=np.int64))
-    return StepProgram(kept, lengths.pop(), overhead_s, merged, shapes, index)
+    n_alternatives = lengths.pop()
+    block = np.zeros(len(shapes.get("m", ())), dtype=np.int64)
+    start = 0
+    for each in (t for t in kept if t.kind == "gemm"):
+        of_alternative = np.zeros(n_alternatives, dtype=np.int64) if blocks is None else blocks
+        block[index[start + each.index]] = of_alternative
+        start += len(each.columns["m"])
+    return StepProgram(kept, n_alternatives, overhead_s, merged, shapes, index, block)
 
 
 def run_step(
@@ -288,32 +302,59 @@ def _wanted_columns(program: StepProgram, alternatives: IntArray) -> IntArray:
 def _cycles(
     program: StepProgram, designs: DesignBatch, computed: IntArray, tables: FactorTables, ids: IntArray | None
 ) -> FloatArray:
-    """On-chip cycles of all GEMM columns or of those in `ids`, one table for each width of the operands."""
-    rates = rate_ratios(designs)
-    index, codes = program.gemm_shape_index, computed
-    if ids is not None:
-        index, codes = index[ids], computed[ids]
-    else:
-        index, codes = (np.broadcast_to(v, (designs.n_designs, len(v))) for v in (index, codes))
-    cycles = np.empty(index.shape)
-    for code in np.unique(codes):
-        here = codes == code
-        rows = np.flatnonzero(here.any(axis=1))
-        found = tables.rows(
-            (program, OPERAND_BYTES[code]), take(designs, rows), CYCLE_FIELDS,
-            lambda some, rate, code=code: _shape_cycles(program, some, OPERAND_BYTES[code], rate),
-            rate_ratio=rates[rows, code], columns=index[rows],
-        )  # fmt: skip
-        cycles[rows] = np.where(here[rows], found, cycles[rows])
+    """On-chip cycles of all GEMM columns, or of those in `ids`: one table per block and width of the operands."""
+    rates, every = rate_ratios(designs), np.arange(designs.n_designs)
+    index, blocks = program.gemm_shape_index, program.gemm_shape_block[program.gemm_shape_index]
+    if ids is None:
+        cycles = np.empty((designs.n_designs, len(index)))
+        for code in np.unique(computed):
+            for block in np.unique(blocks[computed == code]):
+                columns = np.flatnonzero((computed == code) & (blocks == block))
+                cycles[:, columns] = _block_cycles(program, designs, every, index[columns], code, block, rates, tables)
+        return cycles
+    cycles, index, blocks, codes = np.empty(ids.shape), index[ids], blocks[ids], computed[ids]
+    first, last = blocks.min(axis=1), blocks.max(axis=1)
+    for block in np.unique(program.gemm_shape_block):
+        rows = np.flatnonzero((first <= block) & (block <= last))
+        inside = blocks[rows] == block
+        for code in np.unique(codes[rows][inside]):
+            here = inside & (codes[rows] == code)
+            some = here.any(axis=1)
+            found = _block_cycles(program, designs, rows[some], index[rows[some]], code, block, rates, tables)
+            cycles[rows[some]] = np.where(here[some], found, cycles[rows[some]])
     return cycles
 
 
-def _shape_cycles(
-    program: StepProgram, designs: DesignBatch, operand_bytes: float, rate_ratio: FloatArray
+def _block_cycles(
+    program: StepProgram,
+    designs: DesignBatch,
+    rows: IntArray,
+    index: IntArray,
+    code: int,
+    block: int,
+    rates: FloatArray,
+    tables: FactorTables,
 ) -> FloatArray:
-    """On-chip cycles of every distinct shape at one width of the operands, (n_designs, n_distinct)."""
-    m, n, k = (program.gemm_shapes[name] for name in "mnk")
-    return onchip_cycles(designs, m, n, k, np.full(len(m), operand_bytes), np.repeat(rate_ratio[:, None], len(m), 1))
+    """Cycles of the shapes `index` of one block on the designs `rows`; entries of other blocks hold anything."""
+    members = np.flatnonzero(program.gemm_shape_block == block)
+    local = np.minimum(np.searchsorted(members, index), len(members) - 1)
+    return tables.rows(
+        (program, OPERAND_BYTES[code], int(block)),
+        designs if len(rows) == designs.n_designs else take(designs, rows),
+        CYCLE_FIELDS,
+        lambda some, rate: _shape_cycles(program, members, some, OPERAND_BYTES[code], rate),
+        rate_ratio=rates[rows, code],
+        columns=local if local.ndim == 2 else np.broadcast_to(local, (len(rows), len(local))),
+    )
+
+
+def _shape_cycles(
+    program: StepProgram, members: IntArray, designs: DesignBatch, operand_bytes: float, rate_ratio: FloatArray
+) -> FloatArray:
+    """On-chip cycles of the distinct shapes of one block at one width of the operands, (n_designs, n_members)."""
+    m, n, k = (program.gemm_shapes[name][members] for name in "mnk")
+    rates = np.repeat(rate_ratio[:, None], len(m), 1)
+    return onchip_cycles(designs, m, n, k, np.full(len(m), operand_bytes), rates)
 
 
 def _gemm_dram(columns: Mapping[str, FloatArray], designs: DesignBatch) -> FloatArray:

@@ -94,7 +94,7 @@ def tile_fits(designs: DesignBatch) -> BoolArray:
     )
 
 
-def tile_counts(m: FloatArray, n: FloatArray, k: FloatArray) -> FloatArray:
+def tile_counts(m: FloatArray, n: FloatArray, k: FloatArray, splits: tuple[int, ...] = SPLITS) -> FloatArray:
     """
     Return tiles times splits of every shape, shape (n_shapes, n_splits, n_tiles); infinite where nothing is gained.
 
@@ -105,12 +105,12 @@ def tile_counts(m: FloatArray, n: FloatArray, k: FloatArray) -> FloatArray:
     """
     rows, columns = TILE_SIDES
     m, n, k = m[:, None, None], n[:, None, None], k[:, None, None]
-    splits = np.array(SPLITS, dtype=np.float64)[:, None]
+    parts = np.array(splits, dtype=np.float64)[:, None]
     tiles = np.ceil(m / rows) * np.ceil(n / columns)
     tried = ((m > rows / 2) | (rows == rows[0])) & ((n > columns / 2) | (columns == columns[0]))
     tried &= ((rows >= LEAST_SIDE) | (m <= rows)) & ((columns >= LEAST_SIDE) | (n <= columns))
-    splittable = (rows <= LARGEST_SPLIT_TILE_ROWS) & (tiles <= MOST_TILES_TO_SPLIT) & (k >= 64.0 * splits)
-    return np.where(tried & ((splits == 1) | splittable), tiles * splits, np.inf)
+    splittable = (rows <= LARGEST_SPLIT_TILE_ROWS) & (tiles <= MOST_TILES_TO_SPLIT) & (k >= 64.0 * parts)
+    return np.where(tried & ((parts == 1) | splittable), tiles * parts, np.inf)
 
 
 def _group_side(designs: DesignBatch, side: FloatArray) -> FloatArray:

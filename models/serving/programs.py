@@ -19,6 +19,10 @@ ACTIVATION_BYTES = 2.0
 """Residual stream, norms and messages between chips stay in 16 bit in every mix of this version."""
 
 
+BATCH_BLOCKS = 4
+"""Parts into which the batches are cut when the cycles of their GEMMs are tabulated."""
+
+
 @dataclass(frozen=True)
 class StepLoad:
     """
@@ -79,7 +83,14 @@ def compile_step(
         terms.append(_vector_term(frame, vectors, i))
     if degrees.max() > 1:
         terms.append(_all_reduce_term(frame, network))
-    return step_program(terms, overhead_s)
+    return step_program(terms, overhead_s, _blocks(choices))
+
+
+def _blocks(choices: Alternatives) -> IntArray:
+    """Alternatives of one degree and of neighbouring batches are wanted together."""
+    batches, place = np.unique(choices.batch, return_inverse=True)
+    quarter = place.reshape(-1) * BATCH_BLOCKS // len(batches)
+    return choices.tensor_parallel.astype(np.int64) * BATCH_BLOCKS + quarter
 
 
 @dataclass(frozen=True)
