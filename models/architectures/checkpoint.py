@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
-import functools
-import itertools
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from models.architectures.fields import Fields, shown
+from models.architectures.module_patterns import is_named, require_patterns, unmatched
 from models.checks import require_known
 
 DTYPE_BITS = {"float32": 32, "float16": 16, "bfloat16": 16, "float8_e4m3fn": 8, "float8_e5m2": 8}
@@ -69,12 +66,6 @@ NAMES_IN_CHECKPOINT: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Where each module lies in a published checkpoint, below `model.layers.<i>.` (the head below nothing)."""
 
-PATTERN_LIMIT = 16384
-"""Most exclusion patterns."""
-
-WILDCARD_LIMIT = 64
-"""Most exclusion patterns that are not plain names."""
-
 NEVER_BY_DEFAULT = frozenset({"output_head", "moe_gate", "patch_embedding", "embedding"})
 """Modules that quantisers leave alone unless a target names them."""
 
@@ -133,101 +124,29 @@ def format_name(checkpoint: Checkpoint, bits: float) -> str:
 
 def unmatched_exclusions(checkpoint: Checkpoint, n_layers: int) -> tuple[str, ...]:
     """Return the exclusion patterns that name no module this project knows, tables and norms aside."""
-    patterns = [pattern for pattern in checkpoint.excluded if "embed" not in pattern and "norm" not in pattern]
-    if not patterns:
-        return ()
     names = [
         name if module == "output_head" else f"model.layers.{layer}.{name}"
         for module, known in NAMES_IN_CHECKPOINT.items()
         for name in known
         for layer in range(max(n_layers, 1))
     ]
-    pieces = frozenset[str]().union(*map(_pieces, names))
-    text = " ".join(f".{name}" for name in names)
-
-    def is_matched(pattern: str) -> bool:
-        if _is_plain(pattern):
-            return pattern in pieces
-        return f".{pattern[:-1]}" in text if _is_prefix(pattern) else any(_names(pattern, name) for name in names)
-
-    return tuple(pattern for pattern in patterns if not is_matched(pattern))
+    patterns = tuple(pattern for pattern in checkpoint.excluded if "embed" not in pattern and "norm" not in pattern)
+    return unmatched(patterns, names)
 
 
 def _bits_of_names(checkpoint: Checkpoint, module: str, names: Sequence[str], plain: float) -> float:
-    if any(_is_named(checkpoint.excluded, name) for name in names):
+    if any(is_named(checkpoint.excluded, name) for name in names):
         return plain
     for stored in checkpoint.formats:
-        by_name = any(_is_named(stored.targets, name) for name in names)
+        by_name = any(is_named(stored.targets, name) for name in names)
         if by_name or ("Linear" in stored.targets and module not in NEVER_BY_DEFAULT):
             return stored.bits_per_element
     return plain
 
 
-def _is_named(patterns: tuple[str, ...], name: str) -> bool:
-    """Whether any pattern names the module or something that contains it."""
-    plain, prefixes, others = _sorted_patterns(patterns)
-    dotted = f".{name}"
-    return (
-        not plain.isdisjoint(_pieces(name))
-        or any(prefix in dotted for prefix in prefixes)
-        or any(_names(pattern, name) for pattern in others)
-    )
-
-
-@functools.lru_cache(maxsize=64)
-def _sorted_patterns(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]:
-    """Plain names; a dot and what stands before a single final star; and all others."""
-    plain = frozenset(pattern for pattern in patterns if _is_plain(pattern))
-    prefixes = tuple(f".{pattern[:-1]}" for pattern in patterns if _is_prefix(pattern))
-    return plain, prefixes, tuple(p for p in patterns if not _is_plain(p) and not _is_prefix(p))
-
-
-@functools.lru_cache(maxsize=65536)
-def _pieces(name: str) -> frozenset[str]:
-    """Runs of consecutive parts of a dotted name: what a pattern without wildcards may be."""
-    parts = name.split(".")
-    return frozenset(".".join(parts[i:j]) for i, j in itertools.combinations(range(len(parts) + 1), 2))
-
-
-def _is_prefix(pattern: str) -> bool:
-    return len(pattern) > 1 and pattern.endswith("*") and _is_plain(pattern[:-1])
-
-
-def _is_plain(pattern: str) -> bool:
-    return not pattern.startswith("re:") and not any(letter in pattern for letter in "*?[")
-
-
-def _names(pattern: str, name: str) -> bool:
-    """Whether a pattern with wildcards, or a regular expression, names a module or something that contains it."""
-    if pattern.startswith("re:"):
-        return re.match(pattern[3:], name) is not None
-    return any(fnmatch.fnmatchcase(piece, pattern) for piece in _pieces(name))
-
-
 def _excluded(fields: Fields) -> tuple[str, ...]:
     keys = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "llm_int8_skip_modules")
-    patterns = [pattern for key in keys for pattern in fields.items(key)]
-    if len(patterns) > PATTERN_LIMIT:
-        raise ValueError(f"{fields.path} must exclude at most {PATTERN_LIMIT} modules by name, got {len(patterns)}")
-    for pattern in patterns:
-        if not isinstance(pattern, str):
-            raise ValueError(f"{fields.path}: a module that is not converted must be a string, got {shown(pattern)}")
-        if pattern.startswith("re:"):
-            _require_simple_expression(fields, pattern)
-    if sum(not _is_plain(pattern) and not _is_prefix(pattern) for pattern in patterns) > WILDCARD_LIMIT:
-        raise ValueError(f"{fields.path} must have at most {WILDCARD_LIMIT} patterns with wildcards")
-    return tuple(re.sub(r"^(model\.)?language_model\.(model\.)?", "", p).strip(".") for p in patterns)
-
-
-def _require_simple_expression(fields: Fields, pattern: str) -> None:
-    """Refuse an expression that is wrong, or that could take exponential time on a crafted name."""
-    try:
-        re.compile(pattern[3:])
-    except re.error as error:
-        raise ValueError(f"{fields.path}: pattern {pattern!r} is no regular expression: {error}") from None
-    repeats = len(re.findall(r"[*+{]", pattern))
-    if len(pattern) > 300 or repeats > 4 or re.search(r"\)[*+{]", pattern):
-        raise ValueError(f"{fields.path}: pattern {pattern!r} must have at most 4 repetitions and none of a group")
+    return require_patterns((pattern for key in keys for pattern in fields.items(key)), fields.path)
 
 
 Formats = tuple[tuple[StoredFormat, ...], tuple[str, ...]]
@@ -274,7 +193,7 @@ def _compressed_tensors(fields: Fields) -> Formats:
 
 
 def _compressed_group(fields: Fields) -> StoredFormat:
-    targets = tuple(str(target) for target in fields.items("targets")) or ("Linear",)
+    targets = require_patterns(fields.items("targets"), f"{fields.path}.targets") or ("Linear",)
     fields.raw("input_activations"), fields.raw("output_activations"), fields.raw("format")
     weights = fields.object("weights")
     fields.require_all_understood()

@@ -1,4 +1,4 @@
-"""Decoders with layer norm and plain feed-forward parts: GPT-2 and 3, GPT-J, NeoX, BLOOM, OPT, Falcon, Phi, StarCoder2."""
+"""Decoders with layer norm and plain feed-forward parts: GPT-2, GPT-J, NeoX, BLOOM, OPT, Falcon, Phi, StarCoder2."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from models.tables import DATA, read_rows
 SIZE_LIMIT = 2**24
 """Largest width, vocabulary or count that is taken as meant; above it a configuration is refused."""
 
-LAYER_LIMIT = 2**10
+LAYER_LIMIT = 2**9
 """Largest number of layers of one stack."""
 
 CONTEXT_LIMIT = 2**31

@@ -257,7 +257,7 @@ def test_junk_in_any_key_is_a_clear_error_or_harmless(name):
                 assert key in str(error)
                 assert len(str(error)) < 1200
             else:
-                assert network.n_layers <= 1024
+                assert network.n_layers <= 512
 
 
 @pytest.mark.parametrize(
