@@ -7,7 +7,6 @@ import io
 import itertools
 import math
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -18,7 +17,7 @@ from models.workload.trace_formats import SECONDS_PER_CLOCK, TraceColumns, Trace
 ROWS_PER_CHUNK = 20_000
 SEPARATORS = ",;\t|"
 _ZONE = re.compile(r"(?:Z|z| ?UTC|([+-])(\d\d):?(\d\d)?)")
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,12})?)?")
 
 
 def read_table(text: str, name: str) -> TraceColumns:
@@ -43,11 +42,14 @@ def _plain_numbers(
     columns = [header.index(column) for column in matched.values()]
     lines = _lines(text)
     next(lines)
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            table = np.loadtxt(lines, delimiter=separator, usecols=columns, ndmin=2, comments=None)
-    except (ValueError, UserWarning):
+        table = np.loadtxt(
+            itertools.chain([first], lines), delimiter=separator, usecols=columns, ndmin=2, comments=None
+        )
+    except ValueError:
         return None
     full = text.count(separator, _start(text)) == (len(table) + 1) * (len(header) - 1)
     if not (full and np.isfinite(table).all()):
@@ -200,16 +202,16 @@ def _moments(cells: Sequence[str], zoned: dict[bool, None]) -> FloatArray:
         _refuse_zone(cells, tails, offsets_s, next(iter(zoned)))
     if set(tails) != {""}:
         cells = [cell.rstrip()[: len(cell.rstrip()) - len(tail)] for cell, tail in zip(cells, tails, strict=True)]
-    if not {cell[10:11] for cell in cells} <= {" ", "T"} or min(map(len, cells)) < _SHORTEST_MOMENT:
+    if not all(map(_MOMENT.fullmatch, cells)):
         _refuse_date(cells)
     try:
-        moments = np.array(cells, dtype="datetime64[ns]")
+        moments = np.array(cells, dtype="datetime64[us]")
     except ValueError:
         _refuse_date(cells)
         raise
     offset_s = np.array([offsets_s[tail] for tail in tails], dtype=np.float64)
     seconds = moments.astype("datetime64[s]")
-    fraction_s = (moments - seconds).astype(np.float64) * SECONDS_PER_CLOCK["ns"]
+    fraction_s = (moments - seconds) / np.timedelta64(1, "s")
     absolute_s: FloatArray = seconds.astype(np.float64) + fraction_s - offset_s
     return absolute_s
 
@@ -232,7 +234,6 @@ def _refuse_date(cells: Sequence[str]) -> None:
             raise _CellError(row, f"{_ISO_RULE}, got '{cell[:40]}'")
 
 
-_SHORTEST_MOMENT = len("2023-11-16 18:15")
 _ISO_RULE = "must be a date and time as 2023-11-16 18:15:46.680 with Z, +hh:mm or no time zone"
 
 

@@ -213,7 +213,10 @@ def _from_conversations(records: Records, name: str) -> TraceColumns:
     places: list[str] = []
     for index, (place, record) in enumerate(_objects(records, name)):
         spoken = cached = pending = 0.0
-        for turn in record.get("conversations", record.get("conversation")) or []:
+        turns = record.get("conversations", record.get("conversation"))
+        if not isinstance(turns, list):
+            raise ValueError(f"{name} {place}: conversations must be a list of turns, got {turns!r:.40}")
+        for turn in turns:
             tokens = _turn_tokens(turn, name, place)
             if turn.get("from", turn.get("role")) in ("gpt", "assistant", "model", "chatgpt", "bing", "bard"):
                 rows.append((spoken + pending, tokens, cached, float(index)))

@@ -7,6 +7,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from models.workload.requests import Requests, read_trace, require_within_context, without_arrivals
 
@@ -186,6 +188,7 @@ BAD = {
     "json scalar": (b"[1, 2]", "record 1: must be an object"),
     "json lengths differ": (b'{"input_lens": [1, 2], "output_lens": [1]}', "arrays must have one length"),
     "no token counts": (b'[{"conversations": [{"from": "gpt", "value": "hi"}]}]', "a turn has no token count"),
+    "no turns": (b'[{"conversations": 7}]', "record 1: conversations must be a list of turns, got 7"),
     "no answer": (b'[{"conversations": []}]', "no conversation has an answer"),
     "deep json": (b"[" * 100_000, "malformed JSON"),
 }
@@ -195,6 +198,30 @@ BAD = {
 def test_bad_trace_is_refused_with_its_place_and_rule(content, message):
     with pytest.raises(ValueError, match=message):
         read_trace(content, "t.csv")
+
+
+SEEDS = [OURS, AZURE, BURSTGPT, MOONCAKE, *(content for content, _ in BAD.values() if len(content) < 1000)]
+FRAGMENTS = (
+    b',|;|\n|\r|"|0|-1|nan|1e400|{|}|[|]|null|true|\x00|\xff|#|\t|99999999999999999999|Z|+25:99|\xe2\x80\xa8|1_0'.split(
+        b"|"
+    )
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(SEEDS),
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 4), st.sampled_from(FRAGMENTS)), min_size=1, max_size=4),
+)
+def test_damaged_trace_is_read_or_refused_with_a_value_error(content, edits):
+    for position, removed, fragment in edits:
+        content = content[:position] + fragment + content[position + removed :]
+    try:
+        trace = read_trace(content, "t.csv")
+    except ValueError as error:
+        assert str(error).startswith("t.csv")
+    else:
+        assert trace.input_tokens.min() >= 1
 
 
 def test_unknown_format_lists_the_known_ones():
