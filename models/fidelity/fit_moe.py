@@ -37,8 +37,8 @@ LAYER = (
     Parameter("chain_cycles_per_depth", 6, 0.001, 20, "cycles", "one tile's loop along k, per element of k"),
     Parameter("moving_bytes_per_element", 12, 0.01, 40, "B", "permutation, quantisation and sum of routed rows"),
     Parameter("start_s", 1.5e-5, 5e-6, 6e-5, "s", "start of all kernels of the layer"),
-    Parameter("start_per_local_expert_s", 1.4e-7, 1e-9, 1e-6, "s", "pointers and offsets of each stored expert"),
-    Parameter("sorting_per_choice_s", 8e-10, 1e-13, 1e-8, "s", "sorting of each token's choice"),
+    Parameter("cycles_per_local_expert", 250, 1, 3000, "cycles", "pointers and offsets of each stored expert"),
+    Parameter("cycles_per_choice", 200, 0.1, 3000, "cycles and core", "sorting of each token's choice"),
 )  # fmt: skip
 GROUPED = (
     Parameter("infersim_start_s", 1e-5, 1e-7, 6e-5, "s", "floor of the InferSim harness"),
