@@ -20,6 +20,10 @@ from models.technology import Technology
 OUTPUT_BYTES = 2.0
 ROTATED_WEIGHTS = 5.0
 """Sets of weights that the harness uses in turn, at most (notes of the source)."""
+WIDE_BYTES = 2.0
+QUANTISED_READS = {"fp8": 2.0, "fp8_block": 1.0, "nvfp4": 1.0, "fp4": 1.0}
+"""Passes over the wide activations that the measured run includes: one scale for all needs a pass of its own before
+the conversion, a scale for each block does not."""
 NEIGHBOUR_ROWS_RATIO = 2.0
 NEIGHBOUR_POWER_RATIO = 1.08
 """A row is steady where another with the same n, k and up to twice the m shows the same power within this factor."""
@@ -78,6 +82,7 @@ def read_power_rows(path: Path) -> PowerRows:
     number_format = np.array([FORMAT_OF_DTYPE[dtype] for dtype in kept.text("dtype")])
     designs = chip_designs([str(i) for i in ids])
     dram, hit = _traffic_bytes(designs, chip, number_format, m, n, k)
+    dram = dram + m * k * _quantisation_bytes(kept.text("dtype"), number_format)
     return PowerRows(
         ids=tuple(str(i) for i in ids), designs=designs, chip=chip, dtype=kept.text("dtype"),
         number_format=number_format, m=m, n=n, k=k,
@@ -165,6 +170,13 @@ def _traffic_bytes(
         size = (m[here], n[here], k[here], element[here], element[here], np.full(here.sum(), OUTPUT_BYTES))
         dram[here] = gemm_dram_bytes(effective_l2_bytes(one), *size, copies)[0]
     return dram, np.maximum(moved - dram, 0.0)
+
+
+def _quantisation_bytes(dtype: StringArray, number_format: StringArray) -> FloatArray:
+    """Bytes that the quantisation of one activation moves before the GEMM, shape (n_rows,) [B]."""
+    reads = np.array([QUANTISED_READS.get(str(name), 0.0) for name in dtype])
+    written = np.array([OPERAND_BYTES[str(name)] for name in number_format])
+    return reads * WIDE_BYTES + np.where(reads > 0, written, 0.0)
 
 
 def _steady(rows: MeasuredRows, chip: IntArray, m: FloatArray) -> BoolArray:
