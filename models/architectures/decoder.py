@@ -104,8 +104,10 @@ def require_divides(fields: Fields, key: str, divisor: int, other_key: str, valu
 
 
 def attention_with_window(attention: Attention, window_tokens: int, chunked: bool = False) -> Attention:
-    """Return the attention limited to a window (0: not limited)."""
-    return replace(attention, window_tokens=window_tokens, chunked=chunked and window_tokens > 0)
+    """Return the attention limited to a window (0: not limited); beside chunks, layers without limit do not rotate."""
+    if chunked and not window_tokens:
+        return replace(attention, rotary_dim=0)
+    return replace(attention, window_tokens=window_tokens, chunked=chunked)
 
 
 def pattern_of_layers(fields: Fields, n_layers: int, kinds: tuple[str, ...]) -> list[str]:

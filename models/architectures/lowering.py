@@ -223,7 +223,8 @@ def _edge_operators(network: Network) -> Iterator[Operator]:
     columns = network.head_size or network.vocabulary_size
     if network.has_head:
         yield LinearOperator("output_head", hidden, columns, 1.0, "sampled", "column", bias=network.head_bias)
-        yield VectorOperator("softmax", "output_head", columns, READ_WRITE, 1.0, "column", "sampled")
+        if network.kind != "encoder":
+            yield VectorOperator("softmax", "output_head", columns, READ_WRITE, 1.0, "column", "sampled")
 
 
 def _embedding_parameters(network: Network) -> float:

@@ -191,6 +191,7 @@ def test_llama_4_attends_in_chunks_except_in_every_fourth_layer():
     assert [layer.mixer.window_tokens for layer in layers[:5]] == [8192, 8192, 8192, 0, 8192]
     assert layers[0].mixer.chunked
     assert not layers[3].mixer.chunked
+    assert [layer.mixer.rotary_dim for layer in layers[:5]] == [128, 128, 128, 0, 128]
 
 
 def test_llama_4_maverick_alternates_dense_layers_and_experts():
