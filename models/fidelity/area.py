@@ -11,6 +11,7 @@ import numpy as np
 
 from models.checks import FloatArray
 from models.fidelity.area_rows import die_rows, nearest_target_mm2
+from models.fidelity.chip_table import check_chip_table
 from models.fidelity.report import GroupReport, TableReader, error_statistics
 from models.fidelity.rows import chip_id_of_rows, designs_of_chips, read_measured
 from models.hardware.area import area_breakdown_mm2, area_interval_mm2, die_area_mm2
@@ -41,6 +42,7 @@ def whole_die_reports(path: Path) -> Iterable[GroupReport]:
     An area known only within bounds is compared with the nearer bound, or counts as met inside them. The interval
     is judged around the area by constants that never saw the die.
     """
+    check_chip_table(path)
     rows = die_rows(path)
     skipped = [{"reason": reason, "rows": count} for reason, count in Counter(r for _, r in rows.skipped).items()]
     if not rows.ids:

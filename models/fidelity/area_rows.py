@@ -11,7 +11,7 @@ import numpy as np
 
 from models.checks import FloatArray
 from models.hardware.catalog import chip_designs, chip_rows
-from models.hardware.datasheet import number
+from models.hardware.datasheet import has_peak, number
 from models.hardware.design import DesignBatch
 
 UPPER_BOUND_FRACTION = 0.85
@@ -78,7 +78,7 @@ def _unusable(row: Mapping[str, str]) -> str | None:
         return "no die area"
     if row.get("die_bound", "") == "suspect":
         return "die area marked suspect"
-    if not (number(row, "tflops_bf16") or number(row, "tops_int8")):
+    if not has_peak(row):
         return "no dense peak"
     missing = [name for name in ("onchip_total_mib", "l2_or_shared_mib", "l1_or_local_mib") if number(row, name)]
     return None if missing else "no memory on the chip listed"

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from models.checks import BoolArray, FloatArray
+from models.fidelity.chip_table import check_chip_table
 from models.fidelity.power_rows import best_shape_share, gemm_power_w, read_best_shapes, read_power_rows
 from models.fidelity.report import GroupReport, TableReader, error_statistics
 from models.fidelity.tdp_rows import TdpRows, tdp_rows
@@ -24,6 +25,7 @@ NORMAL_90 = 1.645
 
 def rating_reports(path: Path) -> Iterable[GroupReport]:
     """Report the rated power of a table with the columns of `chips.csv`: vendors' ratings, and other figures."""
+    check_chip_table(path)
     rows = tdp_rows(path)
     skipped = [{"reason": reason, "rows": count} for reason, count in Counter(r for _, r in rows.skipped).items()]
     yield _rating_report(path.stem, "rated", rows, rows.rated, skipped)

@@ -10,7 +10,7 @@ import numpy as np
 
 from models.checks import BoolArray, FloatArray
 from models.hardware.catalog import chip_designs, chip_rows
-from models.hardware.datasheet import number
+from models.hardware.datasheet import has_peak, number
 from models.hardware.design import DesignBatch
 
 NO_RATING = re.compile(r"estimate|derived|measured|provisioned|wafer|epoch", re.IGNORECASE)
@@ -36,8 +36,10 @@ class TdpRows:
 def tdp_rows(path: Path | None = None) -> TdpRows:
     """Return the chips of a table whose power is given."""
     rows = chip_rows(path)
-    skipped = tuple((i, "no power") for i, row in rows.items() if not number(row, "tdp_w"))
-    kept = [i for i, row in rows.items() if number(row, "tdp_w")]
+    powered = {i: row for i, row in rows.items() if number(row, "tdp_w")}
+    kept = [i for i, row in powered.items() if has_peak(row)]
+    skipped = [(i, "no power") for i in rows if i not in powered]
+    skipped += [(i, "no dense peak") for i in powered if i not in kept]
     chosen = [rows[i] for i in kept]
     units = [bool(number(row, "bf16_macs_per_cycle") or number(row, "tops_int8")) for row in chosen]
     return TdpRows(
@@ -49,5 +51,5 @@ def tdp_rows(path: Path | None = None) -> TdpRows:
         rated=np.array(
             [not NO_RATING.search(row["tdp_term"] or "") and known for row, known in zip(chosen, units, strict=True)]
         ),
-        skipped=skipped,
+        skipped=tuple(skipped),
     )

@@ -53,6 +53,14 @@ def number(row: Row, column: str) -> float | None:
         raise ValueError(f"chip {row.get('id', '?')}: {column} must be a number, got '{text}'") from None
 
 
+def has_peak(row: Row) -> bool:
+    """Return whether the row says how fast its arrays are: a peak rate, or arrays with a clock."""
+    arrays = (
+        matrix_geometry(row.get("matrix_geometry", "")) and number(row, "matrix_units") and number(row, "clock_mhz")
+    )
+    return bool(number(row, "tflops_bf16") or number(row, "tops_int8") or arrays)
+
+
 def matrix_geometry(text: str) -> tuple[float, float, float] | None:
     """
     Return (m, n, k) of a geometry such as '8x4x16', '256x256' or '8x16 x 16 per core'; None where there is none.

@@ -87,3 +87,20 @@ def test_fit_on_fewer_dies_stays_near_its_priors_and_fits_those():
     kept = np.flatnonzero(chosen)
     assert (np.abs(area / nearest_target_mm2(area, rows) - 1)[kept] < 0.1).all()
     assert summary(rows, area)["mean"] < 0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "by", "rule"),
+    [
+        (",826,", ",-826,", r"chips.csv line \d+: compute_die_mm2 must be a number of at least 0, got '-826'"),
+        (",826,", ",big,", r"chips.csv line \d+: compute_die_mm2 must be a number of at least 0, got 'big'"),
+        ("compute_die_mm2", "compute_die_cm2", "column compute_die_mm2 is missing, got 'compute_die_cm2'"),
+        ("\nt4,", "\na30,", "id 'a30' is given 2 times"),
+    ],
+    ids=["negative", "text", "other unit", "twice"],
+)
+def test_a_bad_table_of_chips_is_refused_with_file_line_and_column(tmp_path, text, by, rule):
+    path = tmp_path / "chips.csv"
+    path.write_text(CHIPS.read_text().replace(text, by, 1))
+    with pytest.raises(TableError, match=rule):
+        list(whole_die_reports(path))
