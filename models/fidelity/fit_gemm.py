@@ -13,7 +13,7 @@ from scipy.optimize import least_squares
 
 from models.checks import FloatArray
 from models.fidelity.gemm_prediction import SourceConstants, predicted_latency_s
-from models.fidelity.gemm_rows import GemmRows, read_gemm_rows
+from models.fidelity.gemm_rows import FORMAT_OF_DTYPE, OPERAND_BYTES, GemmRows, read_gemm_rows
 from models.operators.gemm_constants import GemmConstants
 from models.tables import DATA, read_rows
 
@@ -57,9 +57,11 @@ BF16_CONSTANTS: Mapping[str, Bound] = {
 NARROW_CONSTANTS: Mapping[str, Bound] = {
     "rate_loss_exponent": Bound(0.15, 0.0, 0.6),
     "fp8_quantisation_start_s": Bound(10e-6, 0.0, 20e-6),
-    "fp8_quantisation_passes_ratio": Bound(1.6, 0.0, 6.0),
-    "fp4_quantisation_start_s": Bound(5e-6, 0.0, 20e-6),
-    "fp4_quantisation_passes_ratio": Bound(1.6, 0.0, 6.0),
+    "fp8_quantisation_cycles_per_element": Bound(0.5, 0.0, 4.0),
+    "quantisation_passes_ratio": Bound(1.0, 0.0, 6.0),
+    "fp4_slice_ratio": Bound(1.0, 0.2, 6.0),
+    "fp4_quantisation_start_s": Bound(10e-6, 0.0, 20e-6),
+    "fp4_quantisation_cycles_per_element": Bound(0.5, 0.0, 4.0),
 }
 FLOOR_CONSTANTS: Mapping[str, Bound] = {
     "host_timer_start_s": Bound(22e-6, 0.0, 60e-6),
@@ -200,9 +202,16 @@ def main(directory: Path) -> None:
     unseen = {}
     for chip in sorted({str(group.chip[0]) for group in groups}):
         others = [group for group in groups if group.chip[0] != chip]
-        unseen[chip] = fit(others, values, MOST_EVALUATIONS_WITHOUT_ONE)
+        unseen[chip] = fit(others, values | _starts_of_unseen_formats(others), MOST_EVALUATIONS_WITHOUT_ONE)
         write_constants(f"gemm_without_{chip}", unseen[chip], others)
     write_interval(unseen, groups)
+
+
+def _starts_of_unseen_formats(groups: Sequence[GemmRows]) -> dict[str, float]:
+    """Start values of the constants of a format that no group has: a set without a chip must not know them."""
+    formats = {FORMAT_OF_DTYPE[str(group.dtype[0])] for group in groups}
+    unseen = tuple(f"{name}_" for name in OPERAND_BYTES if name not in formats)
+    return {name: bound.start for name, bound in NARROW_CONSTANTS.items() if name.startswith(unseen)}
 
 
 if __name__ == "__main__":

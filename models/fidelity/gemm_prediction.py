@@ -26,8 +26,8 @@ from models.operators.roofline import roofline_time_s
 from models.tables import DATA, constants
 
 OUTPUT_BYTES = 2.0
-QUANTISATION_BYTES = 3.0
-"""One read in bf16 and one write in fp8, per element of the activations."""
+WIDE_BYTES = 2.0
+"""Bytes of an activation before it is quantised."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,12 @@ class SourceConstants:
     kernel_trace_start_s: float
     host_timer_start_s: float
     kernel_bench_start_s: float
+    quantisation_passes_ratio: float
+    fp4_slice_ratio: float
     fp8_quantisation_start_s: float
-    fp8_quantisation_passes_ratio: float
+    fp8_quantisation_cycles_per_element: float
     fp4_quantisation_start_s: float
-    fp4_quantisation_passes_ratio: float
+    fp4_quantisation_cycles_per_element: float
 
 
 @functools.cache
@@ -108,10 +110,13 @@ def _latency_s(
     """Latency of rows of one chip and format, shape (n_rows,) [s]."""
     m, n, k, one = rows.m, rows.n, rows.k, np.ones_like(rows.m)
     element, ratio = OPERAND_BYTES[number_format], _rate_ratio(design, number_format)
+    if number_format in rows.source.unsplit_formats:
+        slices = used.least_cycles_per_k * added.fp4_slice_ratio
+        used = dataclasses.replace(used, least_cycles_per_k=slices)
     kernels = design
     if not rows.source.recent_kernels:
         kernels = dataclasses.replace(design, bulk_async_copy=np.zeros(1))
-    cycles = onchip_cycles(kernels, m, n, k, element * one, ratio * one, used)
+    cycles = onchip_cycles(kernels, m, n, k, element * one, ratio * one, used, rows.source.splits(number_format))
     issued_flop_per_s = 2.0 * m * n * k / ratio * design.clock_hz[:, None] / cycles
     cycles = cycles * droop_slowdown(issued_power_w(design, issued_flop_per_s, used) / design.tdp_w[:, None])
     copies = np.clip(np.ceil(design.l2_bytes[:, None] / (n * k * element)), 1.0, rows.source.largest_rotation)
@@ -132,6 +137,8 @@ def _quantisation_s(
     if number_format == "bf16" or not rows.source.quantises:
         return np.zeros_like(rows.m)
     start_s = getattr(added, f"{number_format}_quantisation_start_s")
-    passes = getattr(added, f"{number_format}_quantisation_passes_ratio")
+    elements = rows.m * rows.k
+    cycles = getattr(added, f"{number_format}_quantisation_cycles_per_element") * elements
+    moved = added.quantisation_passes_ratio * (WIDE_BYTES + OPERAND_BYTES[number_format]) * elements
     bandwidth = used.memory_efficiency_fraction * design.memory_bandwidth_bytes_per_s
-    return np.asarray(start_s + passes * QUANTISATION_BYTES * rows.m * rows.k / bandwidth)
+    return np.asarray(start_s + cycles / (design.n_cores * design.clock_hz) + moved / bandwidth)

@@ -15,6 +15,7 @@ import numpy as np
 from models.checks import BoolArray, FloatArray
 from models.fidelity.report import TableError
 from models.hardware.catalog import chip_of_device
+from models.operators.tiling import SPLITS
 from models.tables import DATA, read_rows
 
 NUMBER_COLUMNS = ("m", "n", "k", "latency_us")
@@ -35,6 +36,11 @@ class GemmSource:
     largest_rotation: float
     quantises: bool
     recent_kernels: bool
+    unsplit_formats: tuple[str, ...]
+
+    def splits(self, number_format: str) -> tuple[int, ...]:
+        """Parts into which the kernels of the source cut k."""
+        return (1,) if number_format in self.unsplit_formats else SPLITS
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,11 @@ def gemm_source(file_name: str) -> GemmSource:
     for row in read_rows(DATA / "gemm_sources.csv"):
         if fnmatch.fnmatch(file_name, row["table"]):
             return GemmSource(
-                row["start"], float(row["largest_rotation"]), row["quantises"] == "1", row["recent_kernels"] == "1"
+                start=row["start"],
+                largest_rotation=float(row["largest_rotation"]),
+                quantises=row["quantises"] == "1",
+                recent_kernels=row["recent_kernels"] == "1",
+                unsplit_formats=tuple(filter(None, row["unsplit_formats"].split(";"))),
             )
     raise TableError(f"{file_name}: no source of GEMM times has this name")
 
