@@ -162,7 +162,7 @@ def decode_kernel_constants(rows: AttentionRows, values: Mapping[str, float]) ->
         "decode_stream_cycles_per_byte": column(
             v["decode_stream_cycles_per_byte"], (plain, v["plain_stream_cycles_per_byte"])
         ),
-        "decode_combine_s": column(v["decode_combine_s"], (plain, v["plain_combine_s"])),
+        "decode_combine_cycles": column(v["decode_combine_cycles"], (plain, v["plain_combine_cycles"])),
         "decode_unit_cycles": column(
             v["decode_unit_cycles"],
             (grouped & ~fp8, v["decode_unit_cycles"] * v["plain_grouped_unit_ratio"]),
@@ -172,11 +172,11 @@ def decode_kernel_constants(rows: AttentionRows, values: Mapping[str, float]) ->
         "decode_memory_efficiency_fraction": column(
             v["decode_memory_efficiency_fraction"], (rows.sglang, v["sglang_decode_memory_efficiency_fraction"])
         ),
-        "decode_start_s": column(
-            v["decode_start_s"],
-            (grouped & fp8, v["decode_start_s"] * v["fp8_grouped_start_ratio"]),
-            (rows.sglang, v["sglang_decode_start_s"]),
-            (rows.infersim, v["infersim_start_s"]),
+        "decode_start_cycles": column(
+            v["decode_start_cycles"],
+            (grouped & fp8, v["decode_start_cycles"] * v["fp8_grouped_start_ratio"]),
+            (rows.sglang, v["sglang_decode_start_cycles"]),
+            (rows.infersim, v["infersim_start_s"] * rows.designs.clock_hz),
         ),
     }
 
@@ -272,10 +272,10 @@ def _source_notes(rows: AttentionRows, values: Mapping[str, float]) -> dict[str,
 
 
 def _choices(n_rows: int) -> Any:
-    def column(default: float, *cases: tuple[BoolArray, float]) -> FloatArray:
+    def column(default: float, *cases: tuple[BoolArray, float | FloatArray]) -> FloatArray:
         chosen = np.full(n_rows, default, dtype=np.float64)
         for where, value in cases:
-            chosen[where] = value
+            chosen[where] = np.broadcast_to(value, chosen.shape)[where]
         return chosen[:, None]
 
     return column

@@ -53,30 +53,31 @@ DECODE = (
     Parameter("decode_vector_cycles_per_element", 0, 0, 0, "cycles per element and core", "no vector path"),
     Parameter("decode_stream_cycles_per_byte", 0.01, 0.0005, 1, "cycles per byte and core", "one unit alone"),
     Parameter("decode_split_tokens", 128, 128, 128, "tokens", "shortest piece of a split cache"),
-    Parameter("decode_combine_s", 4e-6, 1e-8, 3e-5, "s", "combining the pieces"),
+    Parameter("decode_combine_cycles", 7300, 10, 60000, "cycles", "combining the pieces"),
     Parameter("decode_memory_efficiency_fraction", 0.88, 0.5, 1, "1", "of the bandwidth"),
     Parameter("decode_unit_cycles", 2400, 10, 30000, "cycles", "fixed work of one sequence and KV head"),
     Parameter("decode_row_cycles", 280, 1, 3000, "cycles", "fixed work of one query head"),
     Parameter("decode_unit_dim_fraction", 0.27, 0.0001, 0.999, "1", "share of it that grows with the head size"),
-    Parameter("decode_start_s", 9.4e-6, 1e-6, 3e-5, "s", "start of the kernel"),
+    Parameter("decode_start_per_further_die_fraction", 1e-3, 1e-4, 1, "1", "start that each further die adds"),
+    Parameter("decode_start_cycles", 17000, 2000, 60000, "cycles", "start of the kernel"),
 )
 DECODE_SOURCES = (
     Parameter("plain_stream_cycles_per_byte", 0.03, 0.0005, 1, "cycles per byte and core", "kernels not generated"),
-    Parameter("plain_combine_s", 5.5e-6, 1e-8, 3e-5, "s", "kernels not generated"),
+    Parameter("plain_combine_cycles", 10000, 10, 60000, "cycles", "kernels not generated"),
     Parameter("plain_grouped_unit_ratio", 3.5, 1, 6, "1", "TensorRT-LLM, 16-bit grouped heads without fp4"),
     Parameter("fp8_grouped_start_ratio", 0.67, 0.3, 1, "1", "TensorRT-LLM, fp8 grouped heads without fp4"),
     Parameter("fp8_grouped_matrix_ratio", 3, 0.2, 20, "1", "TensorRT-LLM, fp8 grouped heads without fp4"),
     Parameter("scalar_cycles_per_element", 0.064, 0.001, 1, "cycles per element and core", "no matrix kernel"),
     Parameter("sglang_decode_unit_cycles", 5600, 10, 30000, "cycles", "SGLang 0.5"),
     Parameter("sglang_decode_memory_efficiency_fraction", 0.5, 0.3, 1, "1", "SGLang 0.5"),
-    Parameter("sglang_decode_start_s", 1.38e-5, 1e-6, 4e-5, "s", "SGLang 0.5"),
+    Parameter("sglang_decode_start_cycles", 19500, 2000, 60000, "cycles", "SGLang 0.5"),
     Parameter("infersim_start_s", 2.2e-5, 1e-6, 6e-5, "s", "floor of the InferSim harness"),
     Parameter("infersim_decode_matrix_efficiency_fraction", 0.5, 0.02, 1, "1", "FlashInfer and FlashAttention-3"),
 )
 WITHOUT_SGLANG = {
     "sglang_decode_unit_cycles": "decode_unit_cycles",
     "sglang_decode_memory_efficiency_fraction": "decode_memory_efficiency_fraction",
-    "sglang_decode_start_s": "decode_start_s",
+    "sglang_decode_start_cycles": "decode_start_cycles",
 }
 """What stands in for a constant of SGLang when no row of it is left."""
 

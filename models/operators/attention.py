@@ -240,10 +240,11 @@ def attention_decode_time_s(
     stored_bytes = np.where(latent, elements / kv_heads, d_qk + d_v) * kv_bytes
     alone_s = kv * (stored_bytes * c["decode_stream_cycles_per_byte"] + rows * row_cycles) / clock_hz
     splits = np.clip(cores / units, 1.0, np.maximum(kv / c["decode_split_tokens"], 1.0))
-    unit_s = np.minimum(alone_s, alone_s / splits + c["decode_combine_s"])
+    unit_s = np.minimum(alone_s, alone_s / splits + c["decode_combine_cycles"] / clock_hz)
     traffic = attention_bytes(b, 1.0, kv, heads, d_qk, d_v, kv_bytes, elements)
     memory_s = traffic / (per_design(designs.memory_bandwidth_bytes_per_s, b) * c["decode_memory_efficiency_fraction"])
-    start = per_design(c["decode_start_s"] if start_s is None else start_s, b)
+    dies = 1.0 + c["decode_start_per_further_die_fraction"] * (per_design(designs.n_dies, b) - 1.0)
+    start = c["decode_start_cycles"] * dies / clock_hz if start_s is None else per_design(start_s, b)
     whole_s = smooth_maximum(memory_s, issue_s, FOLD_EXPONENT)
     return np.asarray(chance * (start + smooth_maximum(unit_s, whole_s, OVERLAP_EXPONENT)))
 
