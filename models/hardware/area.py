@@ -107,7 +107,9 @@ def area_breakdown_mm2(designs: DesignBatch, technology: Technology | None = Non
     return {name: parts[name] for name in PARTS}
 
 
-def area_limits(designs: DesignBatch, technology: Technology | None = None) -> dict[str, FloatArray]:
+def area_limits(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: FloatArray | None = None
+) -> dict[str, FloatArray]:
     """
     Return by how much each design breaks a limit of manufacturing; at most 0 is feasible.
 
@@ -119,19 +121,22 @@ def area_limits(designs: DesignBatch, technology: Technology | None = None) -> d
     """
     used = technology or default_technology()
     c = used.constants["area"]
+    area = die_area_mm2(designs, used) if area_mm2 is None else area_mm2
     reticle_mm2 = c["reticle_limit_mm2"]
     outer_mm = (2.0 * designs.n_dies + 2.0) * np.sqrt(reticle_mm2) * c["edge_usable_fraction"]
     needed_mm = memory_column("edge_mm", designs.memory_kind) * (designs.memory_stacks + designs.spare_memory_stacks)
     return {
-        "reticle_excess_mm2": die_area_mm2(designs, used) / designs.n_dies - reticle_mm2,
+        "reticle_excess_mm2": area / designs.n_dies - reticle_mm2,
         "edge_excess_mm": needed_mm + second_tier_column("edge_mm", designs.second_tier) - outer_mm,
     }
 
 
-def area_violation_ratio(designs: DesignBatch, technology: Technology | None = None) -> dict[str, FloatArray]:
+def area_violation_ratio(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: FloatArray | None = None
+) -> dict[str, FloatArray]:
     """Return the limits of `area_limits` as relative excess, at most 0 is feasible, shape (n_designs,) each [1]."""
     used = technology or default_technology()
-    limits = area_limits(designs, used)
+    limits = area_limits(designs, used, area_mm2)
     reticle_mm2 = used.constants["area"]["reticle_limit_mm2"]
     offered_mm = (2.0 * designs.n_dies + 2.0) * np.sqrt(reticle_mm2) * used.constants["area"]["edge_usable_fraction"]
     return {

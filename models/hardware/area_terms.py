@@ -23,12 +23,17 @@ CORE_PARTS = ("matrix_arrays", "vector_lanes", "core_control", "register_files",
 
 def logic_scale(designs: DesignBatch, technology: Technology) -> FloatArray:
     """Area of a given amount of logic over that at 7 nm, shape (n_designs,) [1]."""
+    nodes = designs.node_nm
+    if designs.n_designs > 1 and (nodes == nodes[0]).all():
+        return np.full(nodes.shape, _logic_scale_at(nodes[:1], technology)[0])
+    return _logic_scale_at(nodes, technology)
+
+
+def _logic_scale_at(node_nm: FloatArray, technology: Technology) -> FloatArray:
     c = technology.constants["area"]
-    density = technology.at_node("area_model_logic_density", designs.node_nm)
-    effects = np.array([c["node_log_effect_5"], c["node_log_effect_6"], 0.0, c["node_log_effect_8"],
-                        c["node_log_effect_16"]])  # fmt: skip
-    nodes, inverse = np.unique(designs.node_nm, return_inverse=True)
-    effect = np.exp(np.interp(nodes, EFFECT_NODES_NM, effects))[inverse]
+    effects = [c["node_log_effect_5"], c["node_log_effect_6"], 0.0, c["node_log_effect_8"], c["node_log_effect_16"]]
+    effect = np.exp(np.interp(node_nm, EFFECT_NODES_NM, effects))
+    density = technology.at_node("area_model_logic_density", node_nm)
     return np.asarray(c["reference_logic_density_mtr_per_mm2"] / density * effect)
 
 

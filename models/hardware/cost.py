@@ -73,13 +73,18 @@ def good_die_cost_usd(die_mm2: FloatArray, node_nm: FloatArray, technology: Tech
     return np.asarray(used.at_node("wafer_price_used", node_nm) / sold)
 
 
-def logic_cost_usd(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
+def logic_cost_usd(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: FloatArray | None = None
+) -> FloatArray:
     """Return the good dies of one chip, shape (n_designs,) [USD]."""
-    die_mm2 = die_area_mm2(designs, technology) / designs.n_dies
+    area = die_area_mm2(designs, technology) if area_mm2 is None else area_mm2
+    die_mm2 = area / designs.n_dies
     return np.asarray(designs.n_dies * good_die_cost_usd(die_mm2, designs.node_nm, technology))
 
 
-def unit_cost_breakdown_usd(designs: DesignBatch, technology: Technology | None = None) -> dict[str, FloatArray]:
+def unit_cost_breakdown_usd(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: FloatArray | None = None
+) -> dict[str, FloatArray]:
     """
     Return the parts of the manufacturing cost of one chip with its memory, shape (n_designs,) each [USD].
 
@@ -88,10 +93,11 @@ def unit_cost_breakdown_usd(designs: DesignBatch, technology: Technology | None 
     used = technology or default_technology()
     c = used.constants["cost"]
     hbm = memory_column("hbm", designs.memory_kind)
-    package_mm2 = die_area_mm2(designs, used) + hbm * c["hbm_footprint_mm2"] * designs.memory_stacks
+    area = die_area_mm2(designs, used) if area_mm2 is None else area_mm2
+    package_mm2 = area + hbm * c["hbm_footprint_mm2"] * designs.memory_stacks
     per_mm2 = np.where(hbm > 0, c["packaging_usd_per_mm2"], c["substrate_usd_per_mm2"])
     parts = {
-        "logic": logic_cost_usd(designs, used),
+        "logic": logic_cost_usd(designs, used, area),
         "memory": memory_column("price_usd_per_byte", designs.memory_kind) * designs.memory_capacity_bytes,
         "second_tier": second_tier_column("price_usd", designs.second_tier),
         "packaging": per_mm2 * package_mm2,
@@ -100,7 +106,9 @@ def unit_cost_breakdown_usd(designs: DesignBatch, technology: Technology | None 
     return parts
 
 
-def unit_cost_usd(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
+def unit_cost_usd(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: FloatArray | None = None
+) -> FloatArray:
     """
     Return the manufacturing cost of one chip with its memory, packaged and tested.
 
@@ -109,15 +117,17 @@ def unit_cost_usd(designs: DesignBatch, technology: Technology | None = None) ->
     array of shape (n_designs,)
         Non-decreasing in area, capacity and stacks. [USD]
     """
-    return np.asarray(sum(unit_cost_breakdown_usd(designs, technology).values(), np.zeros(designs.n_designs)))
+    return np.asarray(sum(unit_cost_breakdown_usd(designs, technology, area_mm2).values(), np.zeros(designs.n_designs)))
 
 
-def system_cost_breakdown_usd(designs: DesignBatch, technology: Technology | None = None) -> dict[str, FloatArray]:
+def system_cost_breakdown_usd(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: FloatArray | None = None
+) -> dict[str, FloatArray]:
     """Return one chip's share of a running system: chip, host, network, power supply, shape (n_designs,) [USD]."""
     used = technology or default_technology()
     c = used.constants["cost"]
     return {
-        "chip": unit_cost_usd(designs, used),
+        "chip": unit_cost_usd(designs, used, area_mm2),
         "host": np.full(designs.n_designs, c["host_usd_per_chip"]),
         "network": c["network_usd_per_byte_per_s"] * designs.scale_out_bytes_per_s,
         "switches": c["switch_usd_per_byte_per_s"] * designs.scale_up_bytes_per_s,
@@ -125,7 +135,9 @@ def system_cost_breakdown_usd(designs: DesignBatch, technology: Technology | Non
     }
 
 
-def usd_per_s(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
+def usd_per_s(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: FloatArray | None = None
+) -> FloatArray:
     """
     Return the capital that one chip consumes in a second of work: system and data centre, interest, upkeep.
 
@@ -139,7 +151,7 @@ def usd_per_s(designs: DesignBatch, technology: Technology | None = None) -> Flo
     """
     used = technology or default_technology()
     c = used.constants["cost"]
-    system = sum(system_cost_breakdown_usd(designs, used).values(), np.zeros(designs.n_designs))
+    system = sum(system_cost_breakdown_usd(designs, used, area_mm2).values(), np.zeros(designs.n_designs))
     yearly = system * _payment_per_year(c["server_life_s"] / YEAR_S, c["interest_per_year"])
     yearly = yearly * (1.0 + c["server_upkeep_fraction"])
     supplied_w = (designs.tdp_w + c["host_power_w_per_chip"]) / c["power_delivery_efficiency"]
@@ -174,7 +186,9 @@ def usd_per_hour(designs: DesignBatch, average_power_w: FloatArray, technology: 
     return np.asarray(HOUR_S * (usd_per_s(designs, used) + average_power_w * electricity_usd_per_j(used)))
 
 
-def embodied_carbon_kgco2e(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
+def embodied_carbon_kgco2e(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: FloatArray | None = None
+) -> FloatArray:
     """
     Return the carbon of making one chip, its memory and its share of the host.
 
@@ -192,7 +206,7 @@ def embodied_carbon_kgco2e(designs: DesignBatch, technology: Technology | None =
     """
     used = technology or default_technology()
     c = used.constants["cost"]
-    area = die_area_mm2(designs, used)
+    area = die_area_mm2(designs, used) if area_mm2 is None else area_mm2
     energy = c["fab_grid_kgco2e_per_kwh"] * used.at_node("fab_energy", designs.node_nm)
     gases = used.at_node("fab_gas", designs.node_nm) / 1000.0
     per_cm2 = energy + gases + c["fab_materials_kgco2e_per_cm2"]
@@ -202,11 +216,13 @@ def embodied_carbon_kgco2e(designs: DesignBatch, technology: Technology | None =
     return np.asarray(logic + memory + tier + c["packaging_kgco2e"] + c["host_kgco2e_per_chip"])
 
 
-def embodied_carbon_kgco2e_per_s(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
+def embodied_carbon_kgco2e_per_s(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: FloatArray | None = None
+) -> FloatArray:
     """Return the embodied carbon that one second of work uses up, shape (n_designs,) [kg CO2e/s]."""
     used = technology or default_technology()
     c = used.constants["cost"]
-    return np.asarray(embodied_carbon_kgco2e(designs, used) / (c["server_life_s"] * c["utilization"]))
+    return np.asarray(embodied_carbon_kgco2e(designs, used, area_mm2) / (c["server_life_s"] * c["utilization"]))
 
 
 def operational_carbon_kgco2e_per_j(technology: Technology | None = None) -> float:

@@ -43,12 +43,15 @@ class EnergyPerAccess:
     static_w: FloatArray
 
 
-def energy_per_access(designs: DesignBatch, technology: Technology | None = None) -> EnergyPerAccess:
+def energy_per_access(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: FloatArray | None = None
+) -> EnergyPerAccess:
     """
     Return what each unit of activity costs.
 
     Pass the *cost* batch of the two-batch contract: every entry is non-decreasing in memory sizes, clock, area and
-    rates at equal array shape (an array's operand sharing lowers its energy: enumerate shapes).
+    rates at equal array shape (an array's operand sharing lowers its energy: enumerate shapes). `area_mm2` is the
+    die area of the designs where the caller has it already.
 
     Returns
     -------
@@ -71,7 +74,7 @@ def energy_per_access(designs: DesignBatch, technology: Technology | None = None
     node = used.at_node("energy_scale_used", designs.node_nm)
     switching = node * clock_ratio(designs, c)
     scratchpad = scratchpad_j_per_byte_at_7nm(designs, c)
-    area = die_area_mm2(designs, used)
+    area = die_area_mm2(designs, used) if area_mm2 is None else area_mm2
     noc = node * c["wire_j_per_bit_mm"] * BITS * _half_side_mm(area / designs.n_dies)
     return EnergyPerAccess(
         mac_j={name: switching * mac_j_at_7nm(designs, name, scratchpad, c) for name in RATE_CLASSES},

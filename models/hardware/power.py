@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from models.checks import BoolArray, FloatArray
 from models.hardware.area import die_area_mm2
 from models.hardware.design import CoreControl, DesignBatch, macs_per_cycle_per_core
-from models.hardware.energy import BITS, energy_per_access
+from models.hardware.energy import BITS, EnergyPerAccess, energy_per_access
 from models.hardware.memory import memory_column
 from models.tables import constants
 from models.technology import Technology, default_technology
@@ -63,7 +63,9 @@ def switching_energy_ratio(slowdown: FloatArray) -> FloatArray:
     return np.asarray(1.0 / np.square(np.minimum(slowdown, constants("power")["lowest_voltage_slowdown"])))
 
 
-def full_rate_power_w(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
+def full_rate_power_w(
+    designs: DesignBatch, technology: Technology | None = None, access: EnergyPerAccess | None = None
+) -> FloatArray:
     """
     Return the power of everything at once: arrays at their bf16 peak, main memory and links at full bandwidth.
 
@@ -72,13 +74,15 @@ def full_rate_power_w(designs: DesignBatch, technology: Technology | None = None
     array of shape (n_designs,)
         Non-decreasing in every resource at equal array shape. [W]
     """
-    parts = full_rate_breakdown_w(designs, technology)
+    parts = full_rate_breakdown_w(designs, technology, access)
     return np.asarray(sum(parts.values(), np.zeros(designs.n_designs)))
 
 
-def full_rate_breakdown_w(designs: DesignBatch, technology: Technology | None = None) -> dict[str, FloatArray]:
+def full_rate_breakdown_w(
+    designs: DesignBatch, technology: Technology | None = None, access: EnergyPerAccess | None = None
+) -> dict[str, FloatArray]:
     """Return the parts of `full_rate_power_w`, which they add up to, shape (n_designs,) each [W]."""
-    access = energy_per_access(designs, technology)
+    access = access or energy_per_access(designs, technology)
     macs_per_s = macs_per_cycle_per_core(designs) * designs.n_cores * designs.clock_hz * designs.bf16_rate_ratio
     return {
         "matrix_arrays": macs_per_s * access.mac_j["bf16"],
@@ -128,7 +132,9 @@ def tdp_estimate_w(
     return np.asarray(np.minimum(static + logic + memory + links, envelope_w))
 
 
-def power_violation_ratio(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
+def power_violation_ratio(
+    designs: DesignBatch, technology: Technology | None = None, access: EnergyPerAccess | None = None
+) -> FloatArray:
     """
     Return static power plus the arrays at the lowest clock over the cap, less one; at most 0 is feasible.
 
@@ -138,7 +144,7 @@ def power_violation_ratio(designs: DesignBatch, technology: Technology | None = 
         [1]
     """
     used = technology or default_technology()
-    parts = full_rate_breakdown_w(designs, used)
+    parts = full_rate_breakdown_w(designs, used, access)
     c = used.constants["power"]
     slowest = c["lowest_clock_ratio"] / c["lowest_voltage_slowdown"] ** 2
     return np.asarray((parts["static"] + slowest * parts["matrix_arrays"]) / designs.tdp_w - 1.0)
