@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import signal
 import socket
@@ -24,13 +25,18 @@ LOG = structlog.get_logger("chipfit")
 BAD_INPUT = 2
 
 
+class ExposedAddressError(ValueError):
+    """The address can be reached from other machines, which nobody may without a key."""
+
+
 def serve(settings: Settings, engine: StudyEngine) -> int:
     """Serve HTTP, and run studies beside it, until SIGTERM or SIGINT."""
     configure_logs()
     try:
+        _require_loopback(settings.host)
         _require_database(settings)
         listener = _listen(settings.host, settings.port)
-    except (DatabaseUnreachableError, OSError) as error:
+    except (DatabaseUnreachableError, ExposedAddressError, OSError) as error:
         return _refuse(error)
     host, port = listener.getsockname()[:2]
     LOG.info("serving", url=f"http://{host}:{port}{settings.root_path}", database=_address(settings))
@@ -68,6 +74,18 @@ def run_worker(settings: Settings, engine: StudyEngine) -> int:
 
 def _note(number: int, _frame: object) -> None:
     LOG.info("stopped", signal=signal.Signals(number).name)
+
+
+def _require_loopback(host: str) -> None:
+    """Refuse to answer strangers: there are no API keys yet, so only this machine may call."""
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise ExposedAddressError(
+            f"host must be a loopback address such as 127.0.0.1 as long as the API has no keys, got '{host}'"
+        )
 
 
 def _require_database(settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -33,6 +34,23 @@ def test_a_folder_that_cannot_be_made_ends_the_start_in_one_line(tmp_path: Path)
     process = ServiceProcess("serve", f"sqlite:///{tmp_path / 'file' / 'chipfit.sqlite'}", tmp_path / "log")
     assert process.wait() == 2
     assert "cannot be reached" in process.log_text()
+
+
+def test_a_port_in_use_ends_the_start_in_one_line(tmp_path: Path, sqlite_url: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        process = ServiceProcess("serve", sqlite_url, tmp_path / "log", "--port", str(port))
+        assert process.wait() == 2
+    assert process.log_text() == f"chipfit: 127.0.0.1:{port} cannot be listened on: Address already in use\n"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org"])
+def test_an_address_beyond_this_machine_is_refused(tmp_path: Path, sqlite_url: str, host: str) -> None:
+    process = ServiceProcess("serve", sqlite_url, tmp_path / "log", "--host", host)
+    assert process.wait() == 2
+    assert process.log_text().startswith("chipfit: host must be a loopback address")
 
 
 @pytest.mark.parametrize("url", ["mysql://host/name", "sqlite://", "sqlite:///:memory:", "nonsense", "sqlite:///"])
