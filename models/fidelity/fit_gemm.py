@@ -51,6 +51,8 @@ BF16_CONSTANTS: Mapping[str, Bound] = {
     "operand_path_elements": Bound(20.0, 2.0, 60.0),
     "operand_exposed_fraction": Bound(0.6, 0.05, 1.0),
     "least_cycles_per_k": Bound(1.5, 0.0, 12.0),
+    "reused_memory_efficiency_fraction": Bound(0.88, 0.5, 1.0),
+    "reused_memory_ramp_s": Bound(0.3e-6, 0.0, 5e-6),
     "graph_replay_start_s": Bound(0.8e-6, 0.0, 5e-6),
     "kernel_trace_start_s": Bound(2e-6, 0.0, 9e-6),
 }
@@ -123,7 +125,7 @@ def predict_with(group: GemmRows, values: Mapping[str, float]) -> FloatArray:
 def _fit_some(
     groups: Sequence[GemmRows], values: dict[str, float], free: Mapping[str, Bound], most_evaluations: int
 ) -> dict[str, float]:
-    """Least soft-L1 log ratio over the groups, each weighted alike."""
+    """Least soft-L1 log ratio: every source of data weighs alike, and within it every group."""
     low = np.array([bound.low for bound in free.values()])
     span = np.array([bound.high - bound.low for bound in free.values()])
     begin = (np.array([values[name] for name in free]) - low) / span
@@ -132,7 +134,8 @@ def _fit_some(
         trial = values | dict(zip(free, low + share * span, strict=True))
         return np.concatenate([np.log(predict_with(group, trial) / group.latency_s) for group in groups])
 
-    weight = np.concatenate([np.full(len(group.m), 1.0 / len(group.m)) for group in groups])
+    starts = [group.source.start for group in groups]
+    weight = np.concatenate([np.full(len(g.m), 1.0 / (len(g.m) * starts.count(g.source.start))) for g in groups])
 
     def weighted(share: FloatArray) -> FloatArray:
         ratio = residual(share) / SOFT_LOSS_SCALE
@@ -178,7 +181,8 @@ def write_interval(unseen: Mapping[str, Mapping[str, float]], groups: Sequence[G
     levels = np.linspace(0.005, 0.995, 100)
     spread = []
     for chip, values in unseen.items():
-        own = [group for group in groups if group.chip[0] == chip and group_stage(group) != "floor"]
+        known = {group.dtype[0] for group in groups if group.chip[0] != chip}
+        own = [g for g in groups if g.chip[0] == chip and group_stage(g) != "floor" and g.dtype[0] in known]
         if own:
             residual = np.concatenate([np.log(group.latency_s / predict_with(group, values)) for group in own])
             spread.append(np.quantile(residual, levels))

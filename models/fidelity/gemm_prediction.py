@@ -38,6 +38,8 @@ class SourceConstants:
     kernel_trace_start_s: float
     host_timer_start_s: float
     kernel_bench_start_s: float
+    reused_memory_efficiency_fraction: float
+    reused_memory_ramp_s: float
     quantisation_passes_ratio: float
     fp4_slice_ratio: float
     fp8_quantisation_start_s: float
@@ -113,6 +115,12 @@ def _latency_s(
     if number_format in rows.source.unsplit_formats:
         slices = used.least_cycles_per_k * added.fp4_slice_ratio
         used = dataclasses.replace(used, least_cycles_per_k=slices)
+    if rows.source.reuses_weights:
+        used = dataclasses.replace(
+            used,
+            memory_efficiency_fraction=added.reused_memory_efficiency_fraction,
+            memory_ramp_s=added.reused_memory_ramp_s,
+        )
     kernels = design
     if not rows.source.recent_kernels:
         kernels = dataclasses.replace(design, bulk_async_copy=np.zeros(1))

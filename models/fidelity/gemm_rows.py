@@ -38,6 +38,11 @@ class GemmSource:
     recent_kernels: bool
     unsplit_formats: tuple[str, ...]
 
+    @property
+    def reuses_weights(self) -> bool:
+        """Whether every call reads the same weights, so that addresses are translated and pages open."""
+        return self.largest_rotation == 1.0
+
     def splits(self, number_format: str) -> tuple[int, ...]:
         """Parts into which the kernels of the source cut k."""
         return (1,) if number_format in self.unsplit_formats else SPLITS
