@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from models.checks import BoolArray, FloatArray
+from models.fidelity.attention_throughput import throughput_reports
 from models.fidelity.fitting import merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.report import GroupReport, TableReader
@@ -285,4 +286,5 @@ TABLES: dict[str, TableReader] = {
     "aic_attention_prefill*.csv": lambda path: attention_reports(aiconfigurator_rows(path)),
     "aic_attention_decode*.csv": lambda path: attention_reports(aiconfigurator_rows(path)),
     "infersim_attention*.csv": lambda path: attention_reports(infersim_rows(path)),
+    "attention_throughput*.csv": throughput_reports,
 }
