@@ -14,7 +14,7 @@ from explorer.problem import Problem
 from explorer.space import designs_at
 from models.checks import BoolArray, FloatArray, IntArray
 from models.evaluate import evaluate
-from models.evaluation import worst_violation
+from models.evaluation import ScenarioEvaluation, worst_violation
 from models.hardware.area import die_area_mm2
 from models.hardware.design import DesignBatch
 from models.hardware.power import full_rate_power_w
@@ -185,43 +185,69 @@ def corners(problem: Problem, boxes: Boxes) -> tuple[DesignBatch, DesignBatch]:
     return upper, lower
 
 
+def alternative_costs(
+    problem: Problem, points: IntArray, first: IntArray, last: IntArray, objectives: tuple[Objective, ...]
+) -> tuple[FloatArray, IntArray]:
+    """
+    Return exact costs of designs at each alternative of their windows.
+
+    Returns
+    -------
+    cost : array of shape (n_points, n_window, n_objectives)
+        Infinite where infeasible.
+    alternative : array of shape (n_points, n_window)
+        Alternatives beyond a shorter window repeat its last.
+    """
+    width = int((last - first).max()) + 1
+    boxes = point_boxes(points, first, last)
+    costs, _, wanted = _window_costs(problem, boxes, width, objectives, 0.0)
+    return costs, np.zeros((len(points), 1), dtype=np.int64) if wanted is None else wanted
+
+
 def _bound_window(
     problem: Problem, boxes: Boxes, width: int, objectives: tuple[Objective, ...], threshold: float
 ) -> BoxBounds:
     """Bounds of boxes whose windows are at most `width` alternatives wide."""
-    performance, cheapest = corners(problem, boxes)
-    several = len(problem.scenarios) > 1
-    wanted = None if several else np.minimum(boxes.first[:, None] + np.arange(width), boxes.last[:, None])
-    evaluations = evaluate(performance, cheapest, problem.scenarios, problem.tables, wanted)
-    chip = chip_violations(problem.limits, cheapest, evaluations[0].figures)
-    affordable = np.max(np.stack([v[:, 0] for v in chip.values()]), axis=0) <= SLACK
-    if several:
-        costs, possible = _mixture_costs(problem, evaluations, objectives)
-    else:
-        possible = worst_violation(evaluations[0]) <= SLACK
-        signed = [o.sign * objective_values(o, evaluations, problem.mixture) for o in objectives]
-        costs = np.stack([np.where(possible, each, np.inf) for each in signed], axis=2)
-    possible = possible & affordable[:, None]
-    costs = np.where(possible[:, :, None], costs, np.inf)
+    costs, _, wanted = _window_costs(problem, boxes, width, objectives, SLACK)
     bound = costs.min(axis=1)
     bound = bound - SLACK * np.abs(np.where(np.isfinite(bound), bound, 0.0))
-    if several:
+    if wanted is None:
         return BoxBounds(bound, boxes.first, boxes.last, boxes.first)
     wanted_still = costs[:, :, 0] < threshold
     place = np.argmax(wanted_still, axis=1), width - 1 - np.argmax(wanted_still[:, ::-1], axis=1)
-    assert wanted is not None
     rows = np.arange(boxes.n_boxes)
     return BoxBounds(
         bound, wanted[rows, place[0]], wanted[rows, place[1]], wanted[rows, np.argmin(costs[:, :, 0], axis=1)]
     )
 
 
-def _mixture_costs(problem: Problem, evaluations: list, objectives: tuple[Objective, ...]) -> tuple[FloatArray, BoolArray]:
+def _window_costs(
+    problem: Problem, boxes: Boxes, width: int, objectives: tuple[Objective, ...], slack: float
+) -> tuple[FloatArray, BoolArray, IntArray | None]:
+    """Costs of each alternative of each window, infinite where a limit is exceeded by more than `slack`."""
+    performance, cheapest = corners(problem, boxes)
+    several = len(problem.scenarios) > 1
+    wanted = None if several else np.minimum(boxes.first[:, None] + np.arange(width), boxes.last[:, None])
+    evaluations = evaluate(performance, cheapest, problem.scenarios, problem.tables, wanted)
+    chip = chip_violations(problem.limits, cheapest, evaluations[0].figures)
+    affordable = np.max(np.stack([v[:, 0] for v in chip.values()]), axis=0) <= slack
+    if several:
+        costs, possible = _mixture_costs(problem, evaluations, objectives, slack)
+    else:
+        possible = worst_violation(evaluations[0]) <= slack
+        costs = np.stack([o.sign * objective_values(o, evaluations, problem.mixture) for o in objectives], axis=2)
+    possible = possible & affordable[:, None]
+    return np.where(possible[:, :, None], costs, np.inf), possible, wanted
+
+
+def _mixture_costs(
+    problem: Problem, evaluations: list[ScenarioEvaluation], objectives: tuple[Objective, ...], slack: float
+) -> tuple[FloatArray, BoolArray]:
     """Costs of a mixture with each scenario at its own best alternative, shape (n_boxes, 1, n_objectives)."""
     possible = np.ones((evaluations[0].units_per_s.shape[0], 1), dtype=bool)
     best = []
     for each in evaluations:
-        allowed = worst_violation(each) <= SLACK
+        allowed = worst_violation(each) <= slack
         possible &= allowed.any(axis=1, keepdims=True)
         rate = np.where(allowed, each.units_per_s, 0.0).max(axis=1, keepdims=True)
         best.append(dataclasses.replace(each, units_per_s=np.maximum(rate, np.finfo(float).tiny)))

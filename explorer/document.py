@@ -102,7 +102,9 @@ class ServingDocument(_Scenario):
     requests: RequestsDocument
     arrivals: ArrivalsDocument = Field(default_factory=ArrivalsDocument)
     slo: SloDocument = Field(default_factory=SloDocument)
-    scheduling: Literal["chunked", "whole_prompt"] = Field("chunked", description="how prompts share steps with decoding")
+    scheduling: Literal["chunked", "whole_prompt"] = Field(
+        "chunked", description="how prompts share steps with decoding"
+    )
     batching: BatchingDocument = Field(default_factory=BatchingDocument)
     prefix_hit_fraction: float | None = Field(None, ge=0, lt=1, description="input tokens found in the prefix cache")
     routing_skew: float = Field(0.0, ge=0, le=4, description="Zipf exponent of expert popularity")
@@ -188,7 +190,9 @@ class SystemDocument(_Strict):
     @model_validator(mode="after")
     def _whole_nodes(self) -> SystemDocument:
         if self.n_chips_per_node is not None and self.n_chips % self.n_chips_per_node:
-            raise ValueError(f"n_chips must be a multiple of n_chips_per_node, got {self.n_chips} and {self.n_chips_per_node}")
+            raise ValueError(
+                f"n_chips must be a multiple of n_chips_per_node, got {self.n_chips} and {self.n_chips_per_node}"
+            )
         return self
 
 
@@ -267,7 +271,9 @@ def _fault(raw: Any, each: Any) -> dict[str, str]:
     parts: list[str] = []
     node = raw
     for part in each["loc"]:
-        if (isinstance(node, dict) and part in node) or (isinstance(node, list) and isinstance(part, int) and part < len(node)):
+        if (isinstance(node, dict) and part in node) or (
+            isinstance(node, list) and isinstance(part, int) and part < len(node)
+        ):
             node = node[part]
         elif each["type"] != "missing" or part != each["loc"][-1]:
             continue

@@ -13,7 +13,6 @@ from explorer.bounds import (
     bound_boxes,
     budget_spans,
     join,
-    point_boxes,
     root_boxes,
     tighten,
 )
@@ -22,14 +21,14 @@ from explorer.problem import Problem
 from explorer.space import Space
 from models.checks import FloatArray, IntArray
 
-BATCH_BOXES = 2048
+BATCH_BOXES = 8192
 """Boxes that are split and bounded together."""
 
 PSEUDO_COST_MEMORY = 0.98
 """Share of an axis' past pseudo-cost that one more observation leaves."""
 
-MAX_OPEN_BOXES = 3_000_000
-"""Boxes kept open before the search goes depth first."""
+LEAST_SPAN = 1e-3
+"""Budget share an axis counts for even if it costs nothing, so that free parameters are split too."""
 
 MAX_POLISHES = 60
 """Exchanges after which a polish ends even if the last one still improved."""
@@ -93,6 +92,10 @@ class ExactSearch:
         """Boxes not yet closed."""
         return len(self._cost)
 
+    def open_boxes(self) -> tuple[Boxes, FloatArray]:
+        """Boxes not yet closed and their bounds, shape (n_open,)."""
+        return self._open, self._cost
+
     def advance(self, rounds: int) -> None:
         """Split and bound up to `rounds` batches of boxes."""
         for _ in range(rounds):
@@ -148,31 +151,12 @@ class ExactSearch:
 
     def _close_points(self, points: Boxes, cost: FloatArray) -> None:
         """A point box is its own exact value: it competes as incumbent and is closed."""
-        if not len(cost):
-            return
-        bounds = bound_boxes(self.problem, points, (self.objective,))
-        best = int(np.argmin(bounds.cost[:, 0]))
-        self._offer(points.low[best], bounds.cost[best, 0], bounds.best[best])
-
-    def _offer(self, point: IntArray, cost: float, alternative: int) -> None:
-        if cost < self.incumbent.cost:
-            self.incumbent = Incumbent(float(cost), np.array(point), int(alternative))
+        if len(cost):
+            self._judge(points.low, points.first, points.last)
 
     def _split(self, parents: Boxes) -> tuple[Boxes, IntArray]:
-        """Halve each box along the axis with the largest budget span x pseudo-cost."""
-        n = parents.n_boxes
-        open_axes = parents.high[:, self._axes] > parents.low[:, self._axes]
-        spans = budget_spans(self.problem, parents, self._axes) + 1e-3
-        score = np.where(open_axes, spans * self._pseudo_cost[self._axes], -1.0)
-        axis = self._axes[np.argmax(score, axis=1)] if n else np.zeros(0, dtype=np.int64)
-        rows = np.arange(n)
-        middle = (parents.low[rows, axis] + parents.high[rows, axis]) // 2
-        left_high, right_low = parents.high.copy(), parents.low.copy()
-        left_high[rows, axis] = middle
-        right_low[rows, axis] = middle + 1
-        left = dataclasses.replace(parents, high=left_high)
-        right = dataclasses.replace(parents, low=right_low)
-        return join([left, right]), axis
+        axis = split_axis(self.problem, parents, self._axes, self._pseudo_cost)
+        return halves(parents, axis), axis
 
     def _bound_children(self, children: Boxes) -> tuple[Boxes, FloatArray, FloatArray]:
         """Boxes that may hold a feasible design, the cost of every child (infinite where closed), and theirs."""
@@ -211,9 +195,15 @@ class ExactSearch:
             self._polish()
 
     def _judge(self, points: IntArray, first: IntArray, last: IntArray) -> None:
-        bounds = bound_boxes(self.problem, point_boxes(points, first, last), (self.objective,))
-        best = int(np.argmin(bounds.cost[:, 0]))
-        self._offer(points[best], bounds.cost[best, 0], bounds.best[best])
+        """Exact values of designs at the alternatives of their windows compete as incumbent."""
+        costs, alternatives = alternative_costs(self.problem, points, first, last, (self.objective,))
+        row, column = np.unravel_index(np.argmin(costs[:, :, 0]), costs.shape[:2])
+        if costs[row, column, 0] < self.incumbent.cost:
+            self.incumbent = Incumbent(
+                float(costs[row, column, 0]),
+                np.array(points[row]),
+                int(alternatives[row, min(column, alternatives.shape[1] - 1)]),
+            )
 
     def _polish(self) -> None:
         """Exchange one parameter, or raise one and lower another, until nothing improves; then try other plans."""
@@ -229,6 +219,25 @@ class ExactSearch:
                 self._judge(here, whole[:, 0], whole[:, 1])
             if not self.incumbent.cost < before:
                 return
+
+
+def split_axis(problem: Problem, boxes: Boxes, axes: IntArray, pseudo_cost: FloatArray) -> IntArray:
+    """Axis of each box with the largest budget span x pseudo-cost, shape (n_boxes,)."""
+    if not boxes.n_boxes:
+        return np.zeros(0, dtype=np.int64)
+    still_open = boxes.high[:, axes] > boxes.low[:, axes]
+    spans = budget_spans(problem, boxes, axes) + LEAST_SPAN
+    return np.asarray(axes[np.argmax(np.where(still_open, spans * pseudo_cost[axes], -1.0), axis=1)])
+
+
+def halves(boxes: Boxes, axis: IntArray) -> Boxes:
+    """Both halves of each box along its axis: all lower ones, then all upper ones."""
+    rows = np.arange(boxes.n_boxes)
+    middle = (boxes.low[rows, axis] + boxes.high[rows, axis]) // 2
+    left_high, right_low = boxes.high.copy(), boxes.low.copy()
+    left_high[rows, axis] = middle
+    right_low[rows, axis] = middle + 1
+    return join([dataclasses.replace(boxes, high=left_high), dataclasses.replace(boxes, low=right_low)])
 
 
 def neighbours(space: Space, point: IntArray) -> IntArray:

@@ -65,9 +65,7 @@ def read_objectives(documents: Sequence[ObjectiveDocument], kinds: Sequence[str]
     return tuple(Objective(each.metric, each.direction == "maximize") for each in documents)
 
 
-def objective_values(
-    objective: Objective, evaluations: Sequence[ScenarioEvaluation], mixture: Mixture
-) -> FloatArray:
+def objective_values(objective: Objective, evaluations: Sequence[ScenarioEvaluation], mixture: Mixture) -> FloatArray:
     """
     Return the metric of an objective.
 

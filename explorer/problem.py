@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,11 @@ from models.serving.steady import CompiledServing, compile_serving
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything that judging a design needs; `tables` fills up as designs are judged."""
+    """
+    Everything that judging a design needs.
+
+    `tables` fills up as designs are judged, `proofs` keeps the exact search between chunks; both only save work.
+    """
 
     document: StudyDocument
     space: Space
@@ -35,6 +39,7 @@ class Problem:
     mixture: Mixture
     limits: Limits
     tables: FactorTables
+    proofs: list[object] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -115,16 +120,18 @@ def _mixture(document: StudyDocument, scenarios: tuple[CompiledServing, ...], ta
     return Mixture(weight, np.array(rates))
 
 
-def judge_points(problem: Problem, points: IntArray) -> Judgement:
-    """Return the judgement of points of the space, shape (n_designs, n_parameters), at their best inner choices."""
+def judge_points(problem: Problem, points: IntArray, wanted: IntArray | None = None) -> Judgement:
+    """
+    Return the judgement of points of the space, shape (n_designs, n_parameters), at their best inner choices.
+
+    `wanted` of shape (n_designs,) fixes the alternative of each design, -1 leaves it free; single scenarios only.
+    """
     document = problem.document
-    designs = designs_at(
-        problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp
-    )
-    return judge_designs(problem, designs)
+    designs = designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
+    return judge_designs(problem, designs, wanted)
 
 
-def judge_designs(problem: Problem, designs: DesignBatch) -> Judgement:
+def judge_designs(problem: Problem, designs: DesignBatch, wanted: IntArray | None = None) -> Judgement:
     """
     Return designs judged at the inner choices that serve the objectives best.
 
@@ -135,6 +142,8 @@ def judge_designs(problem: Problem, designs: DesignBatch) -> Judgement:
     evaluations = evaluate(designs, designs, problem.scenarios, problem.tables)
     chip = chip_violations(problem.limits, designs, evaluations[0].figures)
     chosen = tuple(_choose(problem, each) for each in evaluations)
+    if wanted is not None and len(chosen) == 1:
+        chosen = (np.where(wanted >= 0, wanted, chosen[0]),)
     taken = tuple(take_alternatives(each, index) for each, index in zip(evaluations, chosen, strict=True))
     excess = {name: values[:, 0] for name, values in chip.items()}
     for each in taken:

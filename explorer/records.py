@@ -46,6 +46,8 @@ class TrialRecord:
     design: dict[str, Any]
     operating_point: dict[str, Any]
     metrics: dict[str, Any]
+    certificate: list[dict[str, Any]] | None = None
+    """What the exact search had proven when this trial was proposed; on the last trial of a chunk only."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain data that `record_from_json` turns back into an equal record."""
@@ -90,9 +92,7 @@ def design_document(designs: DesignBatch, index: int) -> dict[str, Any]:
 def operating_point(problem: Problem, judgement: Judgement, index: int) -> dict[str, Any]:
     """The inner choices of one design: plan, batch, formats, by scenario where there are several."""
     points = {}
-    for scenario, quality, evaluation in zip(
-        problem.scenarios, problem.qualities, judgement.evaluations, strict=True
-    ):
+    for scenario, quality, evaluation in zip(problem.scenarios, problem.qualities, judgement.evaluations, strict=True):
         points[scenario.scenario.name] = _operating_point(scenario.scenario, quality, evaluation, index)
     return points if len(points) > 1 else next(iter(points.values()))
 

@@ -67,7 +67,7 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
         "feasible": best is not None,
         "recommended": None if best is None else point_document(best),
         "pareto": [point_document(record) for record in front],
-        "certificate": [],
+        "certificate": certificate_of(records),
         "explanation": {},
         "evaluated": len(records),
         "feasible_designs": sum(r.feasible for r in records),
@@ -77,6 +77,11 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
     if best is None:
         document["binding_limit"] = binding_limit(records)
     return document
+
+
+def certificate_of(records: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """What the last chunk of an exact search had proven; nothing for other samplers."""
+    return next((r.certificate for r in reversed(records) if r.certificate is not None), [])
 
 
 def binding_limit(records: Sequence[TrialRecord]) -> dict[str, Any] | None:

@@ -24,9 +24,7 @@ STARTUP_TRIALS = 20
 
 
 def _tpe(seed: int) -> BaseSampler:
-    return optuna.samplers.TPESampler(
-        seed=seed, multivariate=True, constant_liar=True, n_startup_trials=STARTUP_TRIALS
-    )
+    return optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=STARTUP_TRIALS)
 
 
 def _qmc(seed: int) -> BaseSampler:
@@ -34,13 +32,20 @@ def _qmc(seed: int) -> BaseSampler:
 
 
 SAMPLERS: Mapping[str, SamplerFactory] = {
-    "auto": _tpe,
     "tpe": _tpe,
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
     "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=50),
     "qmc": _qmc,
 }
-"""Sampler name -> function of a seed."""
+"""Sampler of Optuna by name -> function of a seed."""
+
+EXACT = "exact"
+"""Our own: proposals come from the branch and bound."""
+
+AUTO = "auto"
+"""Exact where every objective can be bounded, TPE where not."""
+
+SAMPLER_NAMES = (AUTO, EXACT, *SAMPLERS)
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:

@@ -155,7 +155,9 @@ def read_space(document: Any) -> Space:
 def _parameter(name: str, values: Any, faults: list[dict[str, str]]) -> Parameter:
     """Check the values of one row; a single value fixes it."""
     declared = DECLARED[name]
-    single = not isinstance(values, list) or (name in ("array_shape", "native_formats") and not isinstance(values[0], list))
+    single = not isinstance(values, list) or (
+        name in ("array_shape", "native_formats") and not isinstance(values[0], list)
+    )
     listed = [values] if single else values
     checked: list[Any] = []
     for i, value in enumerate(listed):

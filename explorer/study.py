@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from explorer.bounds import is_boundable, require_boundable
 from explorer.document import StudyDocument, StudyError, read_document
-from explorer.problem import Problem, judge_points, prepare
+from explorer.problem import Problem, judge_points
+from explorer.problem import prepare as prepare_problem
+from explorer.proof import FIRST_PROPOSALS, PROPOSALS_PER_CHUNK, Proof, proof_after
 from explorer.records import TrialRecord, record_from_json, records_of
-from explorer.samplers import SAMPLERS, propose
-from models.checks import UnknownNameError, require_known
+from explorer.samplers import AUTO, EXACT, SAMPLER_NAMES, propose
+from explorer.space import point_of
+from models.checks import IntArray, UnknownNameError, require_known
 
 CHUNK_TRIALS = 20
 """Trials that are proposed, judged and stored together: 0.1 to 1 s of work."""
+
+MAX_FINAL_PROPOSALS = 200
+"""Members of a proven front that are judged in the last chunk."""
 
 __all__ = [
     "CHUNK_TRIALS", "Problem", "StudyDocument", "StudyError", "TrialRecord", "is_finished", "n_chunks", "prepare",
@@ -32,10 +43,25 @@ def read_study(document: Any) -> StudyDocument:
     """
     study: StudyDocument = read_document(document)
     try:
-        require_known("sampler", study.search.sampler, SAMPLERS)
+        require_known("sampler", study.search.sampler, SAMPLER_NAMES)
     except UnknownNameError as error:
         raise StudyError([{"pointer": "/search/sampler", "detail": str(error)}]) from None
     return study
+
+
+def prepare(document: StudyDocument, folder: Path | None = None) -> Problem:
+    """
+    Return the problem of a study; see `explorer.problem.prepare`.
+
+    Raises
+    ------
+    StudyError
+        If a field is at fault, or the exact sampler is asked for an objective that cannot be bounded.
+    """
+    problem = prepare_problem(document, folder)
+    if document.search.sampler == EXACT:
+        require_boundable(problem.objectives)
+    return problem
 
 
 def n_trials(problem: Problem) -> int:
@@ -43,8 +69,18 @@ def n_trials(problem: Problem) -> int:
     return min(problem.document.search.trials, problem.space.n_designs)
 
 
+def sampler_of(problem: Problem) -> str:
+    """The sampler a study uses: `auto` is exact where every objective can be bounded, else TPE."""
+    name = problem.document.search.sampler
+    if name != AUTO:
+        return name
+    return EXACT if all(is_boundable(objective) for objective in problem.objectives) else "tpe"
+
+
 def n_chunks(problem: Problem) -> int:
-    """Chunks that the study's trials make."""
+    """Chunks that the study's trials make at most."""
+    if sampler_of(problem) == EXACT:
+        return max(1, n_trials(problem) - min(FIRST_PROPOSALS, n_trials(problem)) + 1)
     return math.ceil(n_trials(problem) / CHUNK_TRIALS)
 
 
@@ -54,15 +90,66 @@ def timeout_s(problem: Problem) -> float:
 
 
 def run_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int) -> list[TrialRecord]:
-    """Return the records of one chunk: the same past and number give the same records."""
+    """
+    Return the records of one chunk: the same past and number give the same records.
+
+    (But for the wall time in a certificate.)
+    """
     search = problem.document.search
-    count = min(CHUNK_TRIALS, n_trials(problem) - len(past))
-    if count <= 0:
+    left = n_trials(problem) - len(past)
+    if left <= 0:
         return []
+    if sampler_of(problem) == EXACT:
+        return _run_exact_chunk(problem, past, chunk, left)
+    count = min(CHUNK_TRIALS, left)
     points = propose(search.sampler, problem.space, problem.objectives, past, [search.seed, chunk], count)
     return records_of(problem, points, judge_points(problem, points), len(past))
 
 
+def _run_exact_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int, left: int) -> list[TrialRecord]:
+    """Advance the proof by a chunk and judge the designs it points at."""
+    proof = proof_after(problem, chunk + 1)
+    limit = min(left, FIRST_PROPOSALS if chunk == 0 else PROPOSALS_PER_CHUNK)
+    if proof.complete:
+        limit = min(left, max(limit, MAX_FINAL_PROPOSALS))
+    points, alternatives = _proposals(problem, past, proof, limit, chunk)
+    if not len(points):
+        return []
+    records = records_of(problem, points, judge_points(problem, points, alternatives), len(past))
+    return [*records[:-1], dataclasses.replace(records[-1], certificate=proof.certificate())]
+
+
+def _proposals(
+    problem: Problem, past: Sequence[TrialRecord], proof: Proof, limit: int, chunk: int
+) -> tuple[IntArray, IntArray]:
+    """New designs worth a trial: incumbents first, then (to begin with, or to fill up) promising ones."""
+    seen = {tuple(point_of(problem.space, record.params)) for record in past}
+    wanted = list(proof.incumbents())
+    if chunk == 0 or proof.complete:
+        wanted += proof.fillers()
+    if chunk == 0 and not wanted:
+        wanted = _samples(problem)
+    chosen: list[tuple[IntArray, int]] = []
+    for point, alternative in wanted:
+        if len(chosen) < limit and tuple(point) not in seen:
+            seen.add(tuple(point))
+            chosen.append((point, alternative))
+    if not chosen and not proof.complete:
+        chosen = [next((p, a) for p, a in proof.fillers() if tuple(p) not in seen)]
+    return np.array([p for p, _ in chosen]), np.array([a for _, a in chosen])
+
+
+def _samples(problem: Problem) -> list[tuple[IntArray, int]]:
+    """The cheapest corner of the space and random designs: where nothing is feasible they tell what binds."""
+    rng = np.random.default_rng(problem.document.search.seed)
+    points = rng.integers(0, problem.space.sizes, size=(FIRST_PROPOSALS - 1, len(problem.space.parameters)))
+    return [(point, -1) for point in (np.zeros(len(problem.space.parameters), dtype=np.int64), *points)]
+
+
 def is_finished(problem: Problem, past: Sequence[TrialRecord]) -> bool:
-    """Whether every trial asked for is done."""
-    return len(past) >= n_trials(problem)
+    """Whether every trial asked for is done, or everything asked for is proven."""
+    certificate = past[-1].certificate if past else None
+    proven = certificate is not None and all(entry["complete"] for entry in certificate)
+    several = len(problem.objectives) > 1
+    whole = certificate is not None and len(certificate) == len(problem.objectives) + several
+    return len(past) >= n_trials(problem) or (proven and whole)

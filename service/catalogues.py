@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from explorer.samplers import SAMPLERS
+from explorer.samplers import SAMPLER_NAMES
 from explorer.workload import SCENARIO_READERS
 from models.architectures import load_network, lower, network_names
 from models.architectures.parallel import kv_bytes_per_token_per_chip
@@ -85,7 +85,7 @@ def preset_documents() -> dict[str, Any]:
             {"name": name, "kl_nats_32_layers": mix_kl_nats(mix, DENSE_DECODER_LAYERS), "kv_bits": mix.kv_bits}
             for name, mix in RECIPES.items()
         ],
-        "samplers": sorted(SAMPLERS),
+        "samplers": sorted(SAMPLER_NAMES),
         "scenario_kinds": sorted(SCENARIO_READERS),
         "metrics": [
             {"name": name, "unit": metric.unit, "direction": metric.direction, "description": metric.description}

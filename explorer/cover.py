@@ -1,0 +1,148 @@
+"""A front proven to cover: no design is better in every objective by more than the target gap."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from explorer.bounds import Boxes, alternative_costs, bound_boxes, join, tighten
+from explorer.exact import BATCH_BOXES, DIAGONAL, halves, split_axis
+from explorer.pareto import non_dominated
+from explorer.problem import Problem
+from models.checks import BoolArray, FloatArray, IntArray
+
+
+@dataclass
+class Archive:
+    """Feasible designs at their operating points of which none beats another; costs are minimised."""
+
+    cost: FloatArray
+    point: IntArray
+    alternative: IntArray
+
+    def offer(self, cost: FloatArray, point: IntArray, alternative: IntArray) -> None:
+        """Add points, keep what nothing beats."""
+        keep = np.all(np.isfinite(cost), axis=1)
+        costs = np.concatenate([self.cost, cost[keep]])
+        points = np.concatenate([self.point, point[keep]])
+        alternatives = np.concatenate([self.alternative, alternative[keep]])
+        front = non_dominated(costs)
+        self.cost, self.point, self.alternative = costs[front], points[front], alternatives[front]
+
+    def covers(self, bound: FloatArray, gap: float) -> BoolArray:
+        """Whether some member is within `gap` of a bound in every objective, shape (n_boxes,)."""
+        if not len(self.cost):
+            return np.zeros(len(bound), dtype=bool)
+        reach = self.cost - gap * np.abs(self.cost)
+        return np.asarray((reach[None, :, :] <= bound[:, None, :]).all(axis=2).any(axis=1))
+
+
+@dataclass
+class CoverSearch:
+    """
+    Several objectives searched until every box of the space is covered by the archive.
+
+    Deterministic in the number of rounds. Boxes are taken newest first, so that few are open at a time.
+    """
+
+    problem: Problem
+    target_gap: float
+    roots: Boxes
+    archive: Archive
+    boxes_bounded: int = 0
+    complete: bool = False
+    _pseudo_cost: FloatArray = field(default_factory=lambda: np.ones(0))
+
+    def __post_init__(self) -> None:
+        space = self.problem.space
+        self._axes = np.array([i for i, p in enumerate(space.parameters) if p.ordered and len(p.values) > 1])
+        if not len(self._pseudo_cost):
+            self._pseudo_cost = np.ones(len(space.parameters))
+        roots = tighten(self.problem, self.roots)
+        self._open, self._bound = self._bounded(roots)
+        order = np.argsort(-self._bound.sum(axis=1) if len(self._bound) else np.zeros(0), kind="stable")
+        self._open, self._bound = self._open.take(order), self._bound[order]
+        self._prune()
+
+    @property
+    def n_open(self) -> int:
+        """Boxes not yet covered."""
+        return len(self._bound)
+
+    def advance(self, rounds: int) -> None:
+        """Split and bound up to `rounds` batches of boxes."""
+        for _ in range(rounds):
+            if self.complete:
+                return
+            self._round()
+
+    def remaining_gap(self) -> float:
+        """Gap at which the archive covers every open box; the target once none is open."""
+        if self.complete:
+            return self.target_gap
+        if not len(self.archive.cost):
+            return np.inf
+        worst = self.target_gap
+        for start in range(0, len(self._bound), 4096):
+            bound = self._bound[start : start + 4096]
+            short = (self.archive.cost[None] - bound[:, None]) / np.abs(self.archive.cost[None])
+            worst = max(worst, float(short.max(axis=2).min(axis=1).max()))
+        return worst
+
+    def _prune(self) -> None:
+        keep = ~self.archive.covers(self._bound, self.target_gap)
+        self._open, self._bound = self._open.take(keep), self._bound[keep]
+        self.complete = len(self._bound) == 0
+
+    def _bounded(self, boxes: Boxes) -> tuple[Boxes, FloatArray]:
+        parts, costs = [], []
+        for start in range(0, max(boxes.n_boxes, 1), BATCH_BOXES):
+            some = boxes.take(np.arange(start, min(start + BATCH_BOXES, boxes.n_boxes)))
+            bounds = bound_boxes(self.problem, some, self.problem.objectives)
+            keep = np.all(np.isfinite(bounds.cost), axis=1)
+            keep[keep] &= ~self.archive.covers(bounds.cost[keep], self.target_gap)
+            parts.append(dataclasses.replace(some, first=bounds.first, last=bounds.last).take(keep))
+            costs.append(bounds.cost[keep])
+        self.boxes_bounded += boxes.n_boxes
+        return join(parts), np.concatenate(costs)
+
+    def _round(self) -> None:
+        count = min(BATCH_BOXES // 2, len(self._bound))
+        parents, parent_bound = self._open.take(np.arange(-count, 0)), self._bound[-count:]
+        rest = np.arange(len(self._bound) - count)
+        self._open, self._bound = self._open.take(rest), self._bound[rest]
+        points = np.all(parents.low == parents.high, axis=1)
+        self.offer(parents.low[points], parents.first[points], parents.last[points])
+        parents, parent_bound = parents.take(~points), parent_bound[~points]
+        if parents.n_boxes:
+            step = max(1, parents.n_boxes // 64)
+            some = parents.take(np.arange(0, parents.n_boxes, step))
+            for place in DIAGONAL[1:4]:
+                middle = some.low + np.floor((some.high - some.low) * place).astype(np.int64)
+                self.offer(middle, some.first, some.last)
+            children = halves(parents, split_axis(self.problem, parents, self._axes, self._pseudo_cost))
+            boxes, bound = self._bounded(tighten(self.problem, children))
+            order = np.argsort(-bound.sum(axis=1), kind="stable")
+            self._open = join([self._open, boxes.take(order)])
+            self._bound = np.concatenate([self._bound, bound[order]])
+        self._prune()
+
+    def offer(self, points: IntArray, first: IntArray, last: IntArray) -> None:
+        """Judge designs at every alternative of their windows and offer all of them to the archive."""
+        if not len(points):
+            return
+        cost, alternative = alternative_costs(self.problem, points, first, last, self.problem.objectives)
+        flat = cost.reshape(-1, cost.shape[2])
+        rows = np.repeat(np.arange(len(points)), cost.shape[1])
+        feasible = np.all(np.isfinite(flat), axis=1)
+        self.archive.offer(flat[feasible], points[rows[feasible]], alternative.reshape(-1)[feasible])
+
+
+def empty_archive(problem: Problem) -> Archive:
+    """An archive without members."""
+    n = len(problem.objectives)
+    return Archive(
+        np.empty((0, n)), np.empty((0, len(problem.space.parameters)), dtype=np.int64), np.empty(0, dtype=np.int64)
+    )

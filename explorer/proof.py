@@ -1,0 +1,161 @@
+"""The exact search of a study as a sequence of chunks: what is proposed in each, and what is proven after it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from explorer.bounds import root_boxes
+from explorer.cover import CoverSearch, empty_archive
+from explorer.exact import BATCH_BOXES, ExactSearch, neighbours
+from explorer.problem import Problem
+from models.checks import IntArray
+
+BOXES_PER_CHUNK = 16_384
+"""Boxes bounded in one chunk: about a second of work, the longest a cancellation waits."""
+
+FIRST_PROPOSALS = 20
+"""Designs looked at before anything is proven: the most promising box of each array shape."""
+
+PROPOSALS_PER_CHUNK = 4
+
+LEAST_FRONT_GAP = 0.01
+"""A front is proven to this gap at best: its members would otherwise be too many to look at."""
+
+
+@dataclass
+class Proof:
+    """
+    Exact searches of a study, one objective after the other and then the front they span.
+
+    A deterministic function of the number of chunks done, so that a resumed study continues where it stopped.
+    """
+
+    problem: Problem
+    chunks_done: int = 0
+    searches: list[ExactSearch] = field(default_factory=list)
+    cover: CoverSearch | None = None
+    wall_s: list[float] = field(default_factory=list)
+
+    @property
+    def target_gap(self) -> float:
+        """Gap at which a search may stop."""
+        return float(self.problem.document.search.target_gap)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything asked for is proven."""
+        n = len(self.problem.objectives)
+        singles = len(self.searches) == n and all(s.complete for s in self.searches)
+        return singles and (n == 1 or (self.cover is not None and self.cover.complete))
+
+    def advance(self) -> None:
+        """Do one chunk of work on the first search that is not complete."""
+        started = time.perf_counter()
+        rounds = max(1, BOXES_PER_CHUNK // BATCH_BOXES)
+        search = next((s for s in self.searches if not s.complete), None)
+        if search is None and len(self.searches) < len(self.problem.objectives):
+            objective = self.problem.objectives[len(self.searches)]
+            search = ExactSearch(self.problem, objective, self.target_gap)
+            self.searches.append(search)
+            self.wall_s.append(0.0)
+        if search is not None:
+            search.advance(rounds)
+        elif len(self.problem.objectives) > 1:
+            self._advance_cover(rounds)
+        self.chunks_done += 1
+        if self.wall_s:
+            self.wall_s[-1] += time.perf_counter() - started
+
+    def _advance_cover(self, rounds: int) -> None:
+        if self.cover is None:
+            archive = empty_archive(self.problem)
+            self.cover = CoverSearch(
+                self.problem, max(self.target_gap, LEAST_FRONT_GAP), root_boxes(self.problem), archive
+            )
+            self.wall_s.append(0.0)
+            for point, alternative in self.incumbents():
+                self.cover.offer(point[None, :], np.array([alternative]), np.array([alternative]))
+        self.cover.advance(rounds)
+
+    def incumbents(self) -> list[tuple[IntArray, int]]:
+        """Best designs of the single objectives and the members of the front, each with its alternative."""
+        found = [(s.incumbent.point, s.incumbent.alternative) for s in self.searches if s.incumbent.point is not None]
+        if self.cover is not None:
+            archive = self.cover.archive
+            order = np.argsort(archive.cost[:, 0], kind="stable")
+            found += [(archive.point[i], int(archive.alternative[i])) for i in order]
+        return found
+
+    def fillers(self) -> list[tuple[IntArray, int]]:
+        """
+        Promising designs beside the incumbents.
+
+        While boxes are open the middle of the best ones, one for each array shape first; then the neighbours of
+        the best design, which tell how it would do otherwise.
+        """
+        search = next((s for s in self.searches if s.n_open), self.searches[-1])
+        boxes, cost = search.open_boxes()
+        if not boxes.n_boxes:
+            best = self.incumbents()
+            return [(near, -1) for point, _ in best[:1] for near in neighbours(self.problem.space, point)]
+        shape = next(i for i, p in enumerate(self.problem.space.parameters) if p.name == "array_shape")
+        order = np.argsort(cost, kind="stable")
+        _, first = np.unique(boxes.low[order, shape], return_index=True)
+        chosen = np.concatenate([order[np.sort(first)], order])
+        middle = (boxes.low[chosen] + boxes.high[chosen]) // 2
+        return [(point, int(a)) for point, a in zip(middle, boxes.first[chosen], strict=True)]
+
+    def certificate(self) -> list[dict[str, Any]]:
+        """What is proven: one entry per objective searched, and one for the front."""
+        entries = []
+        for search, wall_s in zip(self.searches, self.wall_s, strict=False):
+            sign = search.objective.sign
+            entries.append(
+                {
+                    "metric": search.objective.metric,
+                    "best": _number(sign * search.incumbent.cost),
+                    "bound": _number(sign * search.bound),
+                    "gap": _number(search.gap),
+                    "boxes": search.boxes_bounded,
+                    "open_boxes": search.n_open,
+                    "wall_s": wall_s,
+                    "complete": search.complete,
+                }
+            )
+        if self.cover is not None:
+            entries.append(
+                {
+                    "metric": "front",
+                    "best": None,
+                    "bound": None,
+                    "gap": _number(self.cover.remaining_gap()),
+                    "boxes": self.cover.boxes_bounded,
+                    "open_boxes": self.cover.n_open,
+                    "wall_s": self.wall_s[-1],
+                    "complete": self.cover.complete,
+                }
+            )
+        return entries
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def proof_after(problem: Problem, chunks: int) -> Proof:
+    """
+    Return the proof of a study after `chunks` chunks.
+
+    The problem keeps the proof it worked on last; one that stands further back is brought forward, any other is
+    done anew from the beginning, which gives the same.
+    """
+    known = problem.proofs[0] if problem.proofs else None
+    proof = known if isinstance(known, Proof) and known.chunks_done <= chunks else Proof(problem)
+    while proof.chunks_done < chunks and not proof.complete:
+        proof.advance()
+    problem.proofs[:] = [proof]
+    return proof
