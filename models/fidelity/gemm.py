@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def gemm_reports(path: Path) -> Iterable[GroupReport]:
     return reports or [_empty_report(rows)]
 
 
-def _group_report(rows: GemmRows, group: str, skipped: list[Mapping[str, object]]) -> GroupReport:
+def _group_report(rows: GemmRows, group: str, skipped: list[dict[str, Any]]) -> GroupReport:
     """Statistics of rows of one device and dtype."""
     chip = str(rows.chip[0])
     predicted = predicted_latency_s(rows, gemm_constants(), source_constants())
@@ -76,7 +77,7 @@ def _group_report(rows: GemmRows, group: str, skipped: list[Mapping[str, object]
         quantity="latency",
         constants="global",
         rows=len(rows.m),
-        skipped=[dict(reason) for reason in skipped],
+        skipped=skipped,
         note="" if unseen != "gemm" else "the global constants did not use this chip",
         **statistics,  # type: ignore[arg-type]
     )

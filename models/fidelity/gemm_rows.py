@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import fnmatch
 from collections import Counter
 from collections.abc import Mapping
@@ -12,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from models.checks import BoolArray, FloatArray
+from models.checks import BoolArray, FloatArray, IntArray
 from models.fidelity.report import TableError
+from models.fidelity.rows import read_measured
 from models.hardware.catalog import chip_of_device
 from models.operators.tiling import SPLITS
 from models.tables import DATA, read_rows
@@ -64,7 +64,7 @@ class GemmRows:
     skipped: list[dict[str, Any]]
     """Rows that cannot be predicted, counted by device and reason."""
 
-    def take(self, index: BoolArray) -> GemmRows:
+    def take(self, index: BoolArray | IntArray) -> GemmRows:
         """The rows where `index` holds, or at its positions."""
         names = ("device", "chip", "dtype", "m", "n", "k", "latency_s")
         return GemmRows(self.table, self.source, *(getattr(self, name)[index] for name in names), self.skipped)
@@ -93,73 +93,24 @@ def read_gemm_rows(path: Path) -> GemmRows:
     TableError
         If a column is missing or in another unit, or a number is missing, not finite or not positive.
     """
-    rows = checked_rows(path, NUMBER_COLUMNS, TEXT_COLUMNS)
+    table = read_measured(path, (*TEXT_COLUMNS, *NUMBER_COLUMNS))
+    number = {name: table.number(name) for name in NUMBER_COLUMNS}
+    device, dtype = (table.text(name).astype(object) for name in TEXT_COLUMNS)
     chips = chip_of_device()
-    reasons: Counter[str] = Counter()
-    kept = []
-    for row in rows:
-        if row["device"] not in chips:
-            reasons[f"device '{row['device']}' is not in the catalogue"] += 1
-        elif row["dtype"] not in FORMAT_OF_DTYPE:
-            reasons[f"dtype '{row['dtype']}' is not known"] += 1
-        else:
-            kept.append(row)
-    column = {name: np.array([row[name] for row in kept], dtype=np.float64) for name in NUMBER_COLUMNS}
+    unknown = ~np.isin(table.text("device"), list(chips))
+    unreadable = ~unknown & ~np.isin(table.text("dtype"), list(FORMAT_OF_DTYPE))
+    reasons = Counter(f"device '{name}' is not in the catalogue" for name in device[unknown])
+    reasons.update(f"dtype '{name}' is not known" for name in dtype[unreadable])
+    kept = ~(unknown | unreadable)
     return GemmRows(
         table=path.stem,
         source=gemm_source(path.name),
-        device=np.array([row["device"] for row in kept], dtype=object),
-        chip=np.array([chips[row["device"]] for row in kept], dtype=object),
-        dtype=np.array([row["dtype"] for row in kept], dtype=object),
-        m=column["m"],
-        n=column["n"],
-        k=column["k"],
-        latency_s=column["latency_us"] * 1e-6,
+        device=device[kept],
+        chip=np.array([chips[name] for name in device[kept]], dtype=object),
+        dtype=dtype[kept],
+        m=number["m"][kept],
+        n=number["n"][kept],
+        k=number["k"][kept],
+        latency_s=number["latency_us"][kept] * 1e-6,
         skipped=[{"reason": reason, "rows": count} for reason, count in sorted(reasons.items())],
     )
-
-
-def checked_rows(path: Path, numbers: tuple[str, ...], texts: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the rows of a CSV file whose `numbers` are positive and whose `texts` are not empty."""
-    kept: list[dict[str, Any]] = []
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = ((number, line) for number, line in enumerate(file, start=1) if not line.startswith("#"))
-        numbered = list(lines)
-    reader = csv.reader(line for _, line in numbered)
-    header = next(reader, [])
-    header_line = numbered[0][0] if numbered else 1
-    for column in (*texts, *numbers):
-        if column not in header:
-            raise TableError(f"{path.name} line {header_line}: column {column} is missing{_near(column, header)}")
-    for (line, _), cells in zip(numbered[1:], reader, strict=False):
-        if not cells:
-            continue
-        if len(cells) != len(header):
-            raise TableError(f"{path.name} line {line}: {len(header)} columns expected, got {len(cells)}")
-        row: dict[str, Any] = dict(zip(header, cells, strict=True))
-        for column in numbers:
-            row[column] = _positive(path.name, line, column, row[column])
-        for column in texts:
-            if not row[column].strip():
-                raise TableError(f"{path.name} line {line}: {column} must not be empty")
-        kept.append(row)
-    if not kept:
-        raise TableError(f"{path.name} line {header_line}: the table has no rows")
-    return kept
-
-
-def _near(column: str, header: list[str]) -> str:
-    """Name a column of the same quantity in another unit, if there is one."""
-    stem, _, unit = column.rpartition("_")
-    same = [name for name in header if stem and name.rpartition("_")[0] == stem]
-    return f", found {same[0]}: the unit must be {unit}" if same else f", found {', '.join(header)}"
-
-
-def _positive(file: str, line: int, column: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise TableError(f"{file} line {line}: {column} must be a number, got '{text}'") from None
-    if not (np.isfinite(value) and value > 0):
-        raise TableError(f"{file} line {line}: {column} must be positive, got {text}")
-    return value

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from models.fidelity.gemm_rows import checked_rows
+from models.checks import BoolArray, FloatArray
 from models.fidelity.report import GroupReport, TableError, TableReader, error_statistics
+from models.fidelity.rows import read_measured
 from models.hardware.design import Stationarity
 from models.operators.systolic import systolic_cycles
 
 DATAFLOWS = {"os": Stationarity.OUTPUT, "ws": Stationarity.WEIGHT, "is": Stationarity.INPUT}
 STALL_FREE = "inf"
+NUMBER_COLUMNS = ("array_rows", "array_cols", "m", "n", "k", "cycles")
 
 
 def systolic_reports(path: Path) -> Iterable[GroupReport]:
@@ -29,35 +30,35 @@ def systolic_reports(path: Path) -> Iterable[GroupReport]:
     TableError
         If the file is not such a table.
     """
-    numbers = ("array_rows", "array_cols", "m", "n", "k", "cycles")
-    rows = checked_rows(path, numbers, ("tool", "dataflow", "bandwidth_words_per_cycle"))
-    for row in rows:
-        if row["dataflow"] not in DATAFLOWS:
-            raise TableError(f"{path.name}: dataflow must be one of {', '.join(DATAFLOWS)}, got '{row['dataflow']}'")
-    finite = Counter(row["dataflow"] for row in rows if row["bandwidth_words_per_cycle"] != STALL_FREE)
-    reports = []
-    for dataflow, kind in DATAFLOWS.items():
-        chosen = [row for row in rows if row["dataflow"] == dataflow and row["bandwidth_words_per_cycle"] == STALL_FREE]
-        if not chosen and not finite[dataflow]:
-            continue
-        column = {name: np.array([row[name] for row in chosen]) for name in numbers}
-        cycles = [column[name] for name in numbers[:5]]
-        predicted = systolic_cycles(*cycles, float(kind)) if chosen else np.empty(0)
-        statistics = error_statistics(predicted, column["cycles"])
-        reports.append(
-            GroupReport(
-                path.stem,
-                "stall_free",
-                f"array_{dataflow}",
-                "one_word",
-                "cycles",
-                "closed form",
-                len(chosen),
-                out_of_scope=finite[dataflow],
-                **statistics,  # type: ignore[arg-type]
-            )
-        )
-    return reports
+    table = read_measured(path, ("dataflow", "bandwidth_words_per_cycle", *NUMBER_COLUMNS))
+    values = np.stack([table.number(name) for name in NUMBER_COLUMNS])
+    dataflow = table.text("dataflow")
+    for line, name in zip(table.lines, dataflow, strict=True):
+        if name not in DATAFLOWS:
+            known = ", ".join(DATAFLOWS)
+            raise TableError(f"{table.file} line {line}: dataflow must be one of {known}, got '{name}'")
+    stall_free = table.text("bandwidth_words_per_cycle") == STALL_FREE
+    present = [name for name in DATAFLOWS if (dataflow == name).any()]
+    return [
+        _dataflow_report(path.stem, name, values[:, dataflow == name], stall_free[dataflow == name]) for name in present
+    ]
+
+
+def _dataflow_report(table: str, dataflow: str, values: FloatArray, stall_free: BoolArray) -> GroupReport:
+    """Statistics of the stall-free rows of one dataflow; `values` are the rows of `NUMBER_COLUMNS`."""
+    rows, columns, m, n, k, cycles = values[:, stall_free]
+    predicted = systolic_cycles(rows, columns, m, n, k, float(DATAFLOWS[dataflow]))
+    return GroupReport(
+        table=table,
+        group="stall_free",
+        device=f"array_{dataflow}",
+        dtype="one_word",
+        quantity="cycles",
+        constants="closed form",
+        rows=int(stall_free.sum()),
+        out_of_scope=int((~stall_free).sum()),
+        **error_statistics(predicted, cycles),  # type: ignore[arg-type]
+    )
 
 
 TABLES: dict[str, TableReader] = {"systolic_cycles*.csv": systolic_reports}

@@ -78,8 +78,10 @@ def onchip_cycles(
     ratio = require_positive("rate_ratio", rate_ratio, "1")
     n_shapes = max(len(size) for size in sizes)
     ratio = np.broadcast_to(ratio, (designs.n_designs if ratio.ndim == 2 else 1, n_shapes))
-    shapes = [np.ascontiguousarray(np.broadcast_to(v, (n_shapes,))) for v in (*sizes, element_bytes)]
-    return _least_cycles(designs, *shapes, ratio, used, splits)
+    m, n, k, element_bytes = (
+        np.ascontiguousarray(np.broadcast_to(values, (n_shapes,))) for values in (*sizes, element_bytes)
+    )
+    return _least_cycles(designs, m, n, k, element_bytes, ratio, used, splits)
 
 
 def _least_cycles(
@@ -181,7 +183,7 @@ def gemm_dram_bytes(
     once = missed + (inputs + outputs) * _miss_fraction(footprint, store, used.l2_hit_sharpness_exponent)
     element = np.maximum(weight_bytes_per_element, input_bytes_per_element)
     blocked = element * m * n * k / np.sqrt(np.maximum(store, 1.0) / element)
-    return np.maximum(once, np.where(footprint > store, blocked, 0.0))
+    return np.asarray(np.maximum(once, np.where(footprint > store, blocked, 0.0)), dtype=np.float64)
 
 
 def _miss_fraction(footprint_bytes: FloatArray, store_bytes: FloatArray, sharpness: float) -> FloatArray:
