@@ -9,6 +9,7 @@ import numpy as np
 
 from explorer.bounds import (
     Boxes,
+    alternative_costs,
     alternative_windows,
     bound_boxes,
     budget_spans,
