@@ -150,7 +150,7 @@ def _checked_overlay(path: Path) -> list[dict[str, str]]:
 
 def _curves(first: Iterable[Mapping[str, str]]) -> Mapping[str, Curve]:
     """The quantities the model reads; of several rows at one node the first counts."""
-    used = {"area_model_logic_density", "sram_bitcell", "energy_scale_used", "nominal_voltage",
+    used = {"area_model_logic_density", "sram_bitcell", "energy_scale_used",
             "wafer_price_used", "defect_density_used", "fab_energy", "fab_gas"}  # fmt: skip
     points: dict[str, dict[float, float]] = {}
     units: dict[str, str] = {}
