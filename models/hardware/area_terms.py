@@ -166,15 +166,23 @@ def link_mm2(designs: DesignBatch, logic: FloatArray, c: Constants) -> FloatArra
     """
     Return chip-to-chip and die-to-die links, shape (n_designs,) [mm2].
 
-    Chip-to-chip bandwidth beyond the widest link sold off a package is counted as a link inside one.
+    Several dies need links that carry the memory traffic between them, or those declared if more. Chip-to-chip
+    bandwidth beyond the widest link sold off a package is counted as a link inside one.
     """
     analogue = c["long_reach_analogue_fraction"]
     chip_to_chip = designs.scale_up_bytes_per_s + designs.scale_out_bytes_per_s
     leaving = np.minimum(chip_to_chip, c["largest_long_reach_bytes_per_s"])
-    inside = designs.short_reach_bytes_per_s + chip_to_chip - leaving + _wide_host_bytes_per_s(designs, c)
+    between_dies = np.maximum(designs.short_reach_bytes_per_s, die_to_die_bytes_per_s(designs, c))
+    inside = between_dies + chip_to_chip - leaving + _wide_host_bytes_per_s(designs, c)
     far, near = 2.0 * leaving / 100e9, 2.0 * inside / 100e9
     long_reach = c["long_reach_mm2_per_100_gb_per_s"] * (analogue + (1.0 - analogue) * logic) * far
     return np.asarray(long_reach + c["short_reach_mm2_per_100_gb_per_s"] * near)
+
+
+def die_to_die_bytes_per_s(designs: DesignBatch, c: Constants) -> FloatArray:
+    """Return what several dies of one chip exchange at least, one direction, shape (n_designs,) [B/s]."""
+    crossing = 2.0 * (1.0 - 1.0 / designs.n_dies)
+    return np.asarray(c["die_to_die_over_memory_ratio"] * crossing * designs.memory_bandwidth_bytes_per_s)
 
 
 def host_mm2(designs: DesignBatch, c: Constants) -> FloatArray:

@@ -133,3 +133,9 @@ def test_areas_of_a_batch_equal_those_one_at_a_time():
 def test_a_node_outside_the_table_is_refused():
     with pytest.raises(ValueError, match="node_nm must be between 3 and 28 nm"):
         die_area_mm2(replace(reference_design(), node_nm=2))
+
+
+def test_two_dies_pay_for_the_links_between_them():
+    one, two = (area_breakdown_mm2(replace(reference_design(), n_dies=n))["links"][0] for n in (1, 2))
+    declared = replace(reference_design(), n_dies=2, short_reach_bytes_per_s=5e12)
+    assert one < two < area_breakdown_mm2(declared)["links"][0]
