@@ -29,6 +29,15 @@ KIND_OF = {
 }
 """Names of the tables -> key of `COLLECTIVES`."""
 
+NOTES = {
+    "pcie": "how the host shares its links is an input, read off these same rows",
+    "engine_sglang": "rows of one size and chip differ up to sixfold by a mode that the table does not record",
+    "engine_vllm": "rows of one size and chip differ up to sixfold by a mode that the table does not record",
+}
+"""What a reader of a group's errors must know."""
+
+AIC_COLUMNS = ("device", "op", "impl", "n_devices", "message_elements", "elem_bytes", "latency_us", "source")
+
 IN_SWITCH_CHIPS = 8
 """Chips from which NCCL reduces in the switch, for elements of two bytes and more on links of the newer kind."""
 
@@ -52,6 +61,8 @@ class CollectiveRows:
     """Stated for the host of a chip without links, else not a number."""
     floor: StringArray
     """Name of the constant under which a harness hides short calls, or empty."""
+    engine: StringArray
+    """Serving engine that runs its own all-reduce beside NCCL's, or empty."""
     measured_s: FloatArray
 
     def take(self, index: BoolArray | np.ndarray) -> CollectiveRows:
@@ -75,6 +86,7 @@ def _rows(
     in_switch: BoolArray | None = None,
     link_bytes_per_s: FloatArray | None = None,
     floor: StringArray | None = None,
+    engine: StringArray | None = None,
 ) -> CollectiveRows:
     op = rows.text("op")
     unknown = np.flatnonzero(~np.isin(op, list(KIND_OF)))
@@ -96,6 +108,7 @@ def _rows(
         in_switch=np.zeros(len(rows), dtype=np.bool_) if in_switch is None else in_switch,
         host_sharing_exponent=_host_sharing_exponent(device),
         floor=np.full(len(rows), "", dtype="U40") if floor is None else floor,
+        engine=np.full(len(rows), "", dtype="U40") if engine is None else engine,
         measured_s=measured_s,
     )
 
@@ -110,23 +123,25 @@ def _host_sharing_exponent(device: StringArray) -> FloatArray:
 
 
 def aiconfigurator_rows(path: Path) -> CollectiveRows:
-    """Read `aic_collectives.csv`: group `nccl`, `pcie` where the chip has no links, `engine` for custom kernels."""
-    rows = read_measured(path, ("device", "op", "n_devices", "message_elements", "elem_bytes", "latency_us", "source"))
+    """Read `aic_collectives.csv`: group `nccl`, `pcie` without links, `engine_x` for x's own kernels."""
+    rows = read_measured(path, AIC_COLUMNS)
     chip_id = chip_id_of_rows(rows)
     element_bytes, n_chips = rows.number("elem_bytes"), rows.number("n_devices")
     designs = designs_of_chips(chip_id)
     custom = np.char.find(rows.text("source"), "custom") >= 0
     linked = designs.scale_up_bytes_per_s > 0
+    engine = np.array([str(name).split("-", 1)[0] for name in rows.text("impl")])
     return _rows(
         rows,
         chip_id,
         device=chip_id,
-        group=np.where(custom, "engine", np.where(linked, "nccl", "pcie")),
+        group=np.where(custom, np.char.add("engine_", engine), np.where(linked, "nccl", "pcie")),
         dtype=np.char.add(rows.text("elem_bytes"), "B"),
         n_chips=n_chips,
         message_bytes=rows.number("message_elements") * element_bytes,
         measured_s=rows.number("latency_us") * 1e-6,
         in_switch=(n_chips >= IN_SWITCH_CHIPS) & (element_bytes >= 2) & (designs.bulk_async_copy > 0) & linked,
+        engine=np.where(custom, engine, "").astype("U40"),
     )
 
 
@@ -197,18 +212,21 @@ def transfer_rows(path: Path) -> CollectiveRows:
 def predicted_time_s(rows: CollectiveRows, values: Mapping[str, float]) -> FloatArray:
     """Predicted time of every row, shape (n_rows,) [s]; a harness floor hides what is shorter."""
     predicted = np.empty(len(rows.measured_s))
-    for kind in np.unique(rows.kind):
-        own = rows.kind == kind
+    for kind, engine in sorted(set(zip(rows.kind.tolist(), rows.engine.tolist(), strict=True))):
+        own = (rows.kind == kind) & (rows.engine == engine)
         part = rows.take(own)
         sharing = np.where(
             np.isnan(part.host_sharing_exponent), values["host_sharing_exponent"], part.host_sharing_exponent
         )
         predicted[own] = collective_time_s(
-            str(kind), part.n_chips[:, None], part.message_bytes[:, None], part.link_bytes_per_s,
+            kind, part.n_chips[:, None], part.message_bytes[:, None], part.link_bytes_per_s,
             host_bytes_per_s=part.designs.host_bytes_per_s, host_sharing_exponent=sharing,
             latency_scale_ratio=collective_latency_ratio(part.designs, values),
-            in_switch_reduction=part.in_switch[:, None], constants=values,
+            in_switch_reduction=part.in_switch[:, None],
+            one_shot_start_s=values[f"{engine}_one_shot_start_s"] if engine else None, constants=values,
         )[:, 0]  # fmt: skip
+        if engine:
+            predicted[own] = np.maximum(predicted[own], values[f"{engine}_one_shot_start_s"])
     for name in np.unique(rows.floor[rows.floor != ""]):
         own = rows.floor == name
         exponent = 1.0 if str(name).endswith("_start_s") else 3.0
@@ -237,7 +255,7 @@ def collective_reports(rows: CollectiveRows, out_of_scope: int = 0, reason: str 
     spread = np.full(len(predicted), values["interval_ratio"])
     labels = Labels(rows.group, rows.device, rows.dtype)
     reports = grouped_reports(
-        rows.rows, labels, rows.measured_s, predicted, roofline_s(rows), left_out, interval_ratio=spread
+        rows.rows, labels, rows.measured_s, predicted, roofline_s(rows), left_out, interval_ratio=spread, notes=NOTES
     )
     if out_of_scope and reports:
         skipped = [{"reason": reason, "rows": out_of_scope}]

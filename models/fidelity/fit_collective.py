@@ -68,6 +68,15 @@ FRAMEWORK = (
     Parameter("send_recv_step_s", 0, 0, 0, "s", "two chips only"),
     Parameter("send_recv_extra_passes", 0.3, 0.001, 3, "1", "messages of link time beyond the wire, vidur rows"),
 )
+ONE_SHOT = (
+    Parameter("one_shot_link_efficiency_fraction", 0.9, 0.2, 1, "1", "of the link while reading all vectors"),
+    Parameter("one_shot_start_s", 4e-6, 4e-6, 4e-6, "s", "engine's own all-reduce, default: that of TensorRT-LLM"),
+)
+ENGINES = (
+    Parameter("trtllm_one_shot_start_s", 4e-6, 1e-6, 1e-4, "s", "engine's own all-reduce"),
+    Parameter("sglang_one_shot_start_s", 8e-6, 1e-6, 1e-4, "s", "engine's own all-reduce; 4 to 27 us by system"),
+    Parameter("vllm_one_shot_start_s", 1.4e-5, 1e-6, 1e-4, "s", "engine's own all-reduce; 12 to 27 us by system"),
+)
 FLOORS = (
     Parameter("vidur_all_reduce_floor_s", 4e-5, 1e-6, 2e-4, "s", "shortest call that harness can time"),
     Parameter("vidur_send_recv_floor_s", 8e-6, 1e-6, 2e-4, "s", "shortest call that harness can time"),
@@ -85,6 +94,9 @@ def fit_all(aic: CollectiveRows, others: Sequence[CollectiveRows], left_out: str
     values = fit_constants(LINKED, _sample([aic], starts), linked, rows_per_group=150)
     hosted = np.flatnonzero(seen & (aic.group == "pcie"))
     values |= fit_constants(HOST_PATH, _sample([aic], values), hosted, rows_per_group=150)
+    engines = np.flatnonzero(seen & (aic.engine != "") & (aic.link_bytes_per_s > 0))
+    values |= fit_constants(ONE_SHOT[:1] + ENGINES, _sample([aic], values), engines, rows_per_group=150)
+    values["one_shot_start_s"] = values["trtllm_one_shot_start_s"]
     chips = np.concatenate([part.chip_id for part in others])
     transfer = np.concatenate([part.group == "transfer" for part in others])
     rows = np.flatnonzero((chips != left_out) | transfer)
@@ -115,9 +127,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )  # fmt: skip
     full = {**values, interval.name: interval.start}
     notes = left_out_ranges(left_out)
-    write_constants("collective", LINKED + HOST_PATH + FRAMEWORK, full, SOURCE, notes)
-    write_constants("collective_sources", (*FLOORS, interval), full, FLOOR_SOURCE, notes)
-    write_left_out("collective", LINKED + HOST_PATH + FRAMEWORK + FLOORS, left_out, SOURCE)
+    write_constants("collective", LINKED + HOST_PATH + FRAMEWORK + ONE_SHOT, full, SOURCE, notes)
+    write_constants("collective_sources", (*ENGINES, *FLOORS, interval), full, FLOOR_SOURCE, notes)
+    write_left_out("collective", LINKED + HOST_PATH + FRAMEWORK + ONE_SHOT + ENGINES + FLOORS, left_out, SOURCE)
 
 
 def _sample(parts: Sequence[CollectiveRows], known: Mapping[str, float]) -> Sample:
@@ -130,7 +142,9 @@ def _sample(parts: Sequence[CollectiveRows], known: Mapping[str, float]) -> Samp
         ]
         return lambda values: np.concatenate([predicted_time_s(part, {**known, **values}) for part in taken])
 
-    groups: list[NDArray[np.str_]] = [np.char.add(np.char.add(part.device, " "), part.kind) for part in parts]
+    groups: list[NDArray[np.str_]] = [
+        np.char.add(np.char.add(part.device, " "), np.char.add(part.kind, part.engine)) for part in parts
+    ]
     return Sample(predictor, np.concatenate([part.measured_s for part in parts]), np.concatenate(groups))
 
 

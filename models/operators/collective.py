@@ -66,6 +66,7 @@ def collective_time_s(
     host_sharing_exponent: ArrayLike | None = None,
     latency_scale_ratio: ArrayLike = 1.0,
     in_switch_reduction: ArrayLike = False,
+    one_shot_start_s: ArrayLike | None = None,
     constants: Constants | None = None,
 ) -> FloatArray:
     """
@@ -88,6 +89,9 @@ def collective_time_s(
         Latency of this system over the reference: `collective_latency_ratio(designs)`, or measured. [1]
     in_switch_reduction : bool or array, as `message_bytes`
         The switch adds the vectors of an all-reduce.
+    one_shot_start_s : scalar or array of shape (n_designs,), optional
+        Start of a serving engine's own all-reduce, in which every chip reads the whole vectors of all others and
+        which is used where it is faster; none when left out. [s]
     constants : mapping, optional
         Instead of `models/data/constants/collective.csv`.
 
@@ -116,6 +120,9 @@ def collective_time_s(
     latency_s = scale * (c[f"{kind}_start_s"] + (n - 1.0) * c[f"{kind}_step_s"])
     moving_s = _moving_time_s(kind, n, message, wire, rate, scale, np.asarray(in_switch_reduction), c)
     busy_s = np.maximum(latency_s + moving_s, wire / rate)
+    if kind == "all_reduce" and one_shot_start_s is not None:
+        read_s = (n - 1.0) * message / (rate * c["one_shot_link_efficiency_fraction"])
+        busy_s = np.minimum(busy_s, per_design(one_shot_start_s, n) + read_s)
     return np.asarray(np.where(n > 1, busy_s, 0.0))
 
 

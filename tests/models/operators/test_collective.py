@@ -80,3 +80,12 @@ def test_unknown_kind_and_negative_rates_are_refused():
         collective_time_s("all_reduce", 2, 1, -1.0)
     with pytest.raises(ValueError, match=r"n_chips must be at least 1, got 0"):
         collective_time_s("all_reduce", 0, 1, LINK)
+
+
+def test_one_shot_all_reduce_wins_for_small_messages_alone_and_never_costs():
+    sizes = np.array([1e3, 1e5, 1e8])
+    plain = collective_time_s("all_reduce", 8, sizes, LINK)
+    engine = collective_time_s("all_reduce", 8, sizes, LINK, one_shot_start_s=4e-6)
+    assert (engine <= plain).all()
+    assert engine[0, 0] < 0.4 * plain[0, 0]
+    assert engine[0, 2] == plain[0, 2]
