@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from models.checks import BoolArray, FloatArray
 from models.hardware.catalog import chip_designs, chip_rows
 from models.hardware.datasheet import has_peak, number
 from models.hardware.design import DesignBatch
+from models.tables import constants
 
 NO_RATING = re.compile(r"estimate|derived|measured|provisioned|wafer|epoch", re.IGNORECASE)
 """Words of `tdp_term` that say the number is no rating by the vendor."""
@@ -47,9 +49,28 @@ def tdp_rows(path: Path | None = None) -> TdpRows:
         die=tuple(f"{row['vendor']} {row['node_nm']} {row['compute_die_mm2'] or row['id']}" for row in chosen),
         designs=chip_designs(kept, path),
         tdp_w=np.array([number(row, "tdp_w") or np.nan for row in chosen]),
-        envelope_w=np.array([number(row, "envelope_w") or np.inf for row in chosen]),
+        envelope_w=np.array([envelope_w(row) for row in chosen]),
         rated=np.array(
             [not NO_RATING.search(row["tdp_term"] or "") and known for row, known in zip(chosen, units, strict=True)]
         ),
         skipped=tuple(skipped),
     )
+
+
+def envelope_w(row: Mapping[str, str]) -> float:
+    """
+    Return the power limit of the form factor: as listed, else inferred from links and memory [W].
+
+    A chip without links of its own is a card; one with a narrow memory beside is a slot-powered card. A bridge
+    between two cards says card as well. Everything else counts as a module without limit.
+    """
+    listed = number(row, "envelope_w")
+    if listed:
+        return listed
+    c = constants("datasheet")
+    link = (row.get("link_name") or "none").lower()
+    bandwidth = number(row, "mem_gb_per_s") or 0.0
+    if not number(row, "link_gb_per_s_bidir") and "none" in link and bandwidth:
+        narrow = bandwidth * 1e9 < c["slot_powered_memory_bytes_per_s"]
+        return c["slot_powered_card_w"] if narrow else c["dual_slot_card_w"]
+    return c["dual_slot_card_w"] if "bridge" in link else float("inf")

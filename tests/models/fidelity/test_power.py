@@ -4,6 +4,7 @@ import pytest
 
 from models.fidelity.power import best_shape_reports, gemm_power_reports, left_out_w, rating_reports
 from models.fidelity.report import TableError
+from models.fidelity.tdp_rows import envelope_w
 from models.hardware.catalog import CHIPS
 from models.tables import DATA
 
@@ -70,3 +71,18 @@ def test_a_power_in_another_unit_is_refused(tmp_path):
     path.write_text(HEADER.replace("power_w,", "power_kw,") + "h200_sxm,gemm,1,32,32,bfloat16,2.3,0.1,700.0,x\n")
     with pytest.raises(TableError, match="column power_w is missing, got 'power_kw' in another unit"):
         list(gemm_power_reports(path))
+
+
+@pytest.mark.parametrize(
+    ("row", "limit_w"),
+    [
+        ({"link_name": "none", "link_gb_per_s_bidir": "0", "mem_gb_per_s": "300"}, 75),
+        ({"link_name": "none", "link_gb_per_s_bidir": "0", "mem_gb_per_s": "864"}, 350),
+        ({"link_name": "NVLink3 bridge", "link_gb_per_s_bidir": "600", "mem_gb_per_s": "1935"}, 350),
+        ({"link_name": "NVLink4", "link_gb_per_s_bidir": "900", "mem_gb_per_s": "3350"}, float("inf")),
+        ({"link_name": "NVLink4", "link_gb_per_s_bidir": "900", "envelope_w": "400"}, 400),
+    ],
+    ids=["slot-powered card", "card", "bridged card", "module", "as listed"],
+)
+def test_form_factor_follows_from_links_and_memory_unless_listed(row, limit_w):
+    assert envelope_w(row) == limit_w
