@@ -13,7 +13,7 @@ from scipy.optimize import least_squares
 
 from models.checks import FloatArray
 from models.fidelity.gemm_prediction import SourceConstants, predicted_latency_s
-from models.fidelity.gemm_rows import FORMAT_OF_DTYPE, OPERAND_BYTES, GemmRows, read_gemm_rows
+from models.fidelity.gemm_rows import GemmRows, read_gemm_rows
 from models.operators.gemm_constants import GemmConstants
 from models.tables import DATA, read_rows
 
@@ -72,8 +72,6 @@ FLOOR_CONSTANTS: Mapping[str, Bound] = {
 STAGES = {"bf16": BF16_CONSTANTS, "narrow": NARROW_CONSTANTS, "floor": FLOOR_CONSTANTS}
 """What is fitted in turn, each stage to its own groups of rows and with the constants of the stages before."""
 MOST_EVALUATIONS = 30
-MOST_EVALUATIONS_WITHOUT_ONE = 12
-"""A set without one chip starts from the global set, which lies near."""
 
 
 def fit_groups(directory: Path) -> list[GemmRows]:
@@ -197,7 +195,7 @@ def write_interval(unseen: Mapping[str, Mapping[str, float]], groups: Sequence[G
 
 
 def main(directory: Path) -> None:
-    """Fit the global set and one set without each chip, and rewrite their files."""
+    """Fit the global set and one set without each chip, all from the same neutral start, and rewrite their files."""
     groups = fit_groups(directory)
     base = {row["name"]: float(row["value"]) for row in read_rows(DATA / "constants" / "gemm.csv")}
     start = {name: bound.start for free in STAGES.values() for name, bound in free.items()}
@@ -206,16 +204,9 @@ def main(directory: Path) -> None:
     unseen = {}
     for chip in sorted({str(group.chip[0]) for group in groups}):
         others = [group for group in groups if group.chip[0] != chip]
-        unseen[chip] = fit(others, values | _starts_of_unseen_formats(others), MOST_EVALUATIONS_WITHOUT_ONE)
+        unseen[chip] = fit(others, base | start, MOST_EVALUATIONS)
         write_constants(f"gemm_without_{chip}", unseen[chip], others)
     write_interval(unseen, groups)
-
-
-def _starts_of_unseen_formats(groups: Sequence[GemmRows]) -> dict[str, float]:
-    """Start values of the constants of a format that no group has: a set without a chip must not know them."""
-    formats = {FORMAT_OF_DTYPE[str(group.dtype[0])] for group in groups}
-    unseen = tuple(f"{name}_" for name in OPERAND_BYTES if name not in formats)
-    return {name: bound.start for name, bound in NARROW_CONSTANTS.items() if name.startswith(unseen)}
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from models.operators.gemm import (
     gemm_time_s,
     issued_power_w,
     kernel_start_cycles,
+    miss_fraction,
     onchip_cycles,
 )
 from models.operators.gemm_constants import GemmConstants, gemm_constants
@@ -146,7 +147,10 @@ def _quantisation_s(
         return np.zeros_like(rows.m)
     start_s = getattr(added, f"{number_format}_quantisation_start_s")
     elements = rows.m * rows.k
-    cycles = getattr(added, f"{number_format}_quantisation_cycles_per_element") * elements
-    moved = added.quantisation_passes_ratio * (WIDE_BYTES + OPERAND_BYTES[number_format]) * elements
+    cores_s = getattr(added, f"{number_format}_quantisation_cycles_per_element") * elements
+    cores_s = cores_s / (design.n_cores * design.clock_hz)
+    moved = (WIDE_BYTES + OPERAND_BYTES[number_format]) * elements
+    store = used.l2_effective_ratio * effective_l2_bytes(design)
+    missed = added.quantisation_passes_ratio * moved * miss_fraction(moved, store, used.l2_hit_sharpness_exponent)
     bandwidth = used.memory_efficiency_fraction * design.memory_bandwidth_bytes_per_s
-    return np.asarray(start_s + cycles / (design.n_cores * design.clock_hz) + moved / bandwidth)
+    return np.asarray(start_s + np.maximum(cores_s, missed / bandwidth))

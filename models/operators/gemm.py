@@ -179,14 +179,14 @@ def gemm_dram_bytes(
     footprint = weights + inputs + outputs
     missed = weights
     if weights_resident:
-        missed = weights * _miss_fraction(np.asarray(copies) * footprint, store, used.l2_hit_sharpness_exponent)
-    once = missed + (inputs + outputs) * _miss_fraction(footprint, store, used.l2_hit_sharpness_exponent)
+        missed = weights * miss_fraction(np.asarray(copies) * footprint, store, used.l2_hit_sharpness_exponent)
+    once = missed + (inputs + outputs) * miss_fraction(footprint, store, used.l2_hit_sharpness_exponent)
     element = np.maximum(weight_bytes_per_element, input_bytes_per_element)
     blocked = element * m * n * k / np.sqrt(np.maximum(store, 1.0) / element)
     return np.asarray(np.maximum(once, np.where(footprint > store, blocked, 0.0)), dtype=np.float64)
 
 
-def _miss_fraction(footprint_bytes: FloatArray, store_bytes: FloatArray, sharpness: float) -> FloatArray:
+def miss_fraction(footprint_bytes: FloatArray, store_bytes: FloatArray, sharpness: float) -> FloatArray:
     """Share of a footprint that is not found in the store, 1 - 1 / (1 + z^p) [1]."""
     ratio = np.minimum(footprint_bytes / np.maximum(store_bytes, 1.0), 1e3) ** sharpness
     return np.asarray(ratio / (1.0 + ratio))
