@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,26 @@ class Figures:
     """Capital and housing of one chip and its share of the system, electricity aside [USD/s]."""
     usd_per_j: FloatArray
     """Electricity with what the building adds [USD/J]."""
+
+
+class CompiledScenario(Protocol):
+    """What a search needs to know of a compiled scenario, whatever its kind."""
+
+    @property
+    def name(self) -> str:
+        """Name of the scenario."""
+
+    @property
+    def n_alternatives(self) -> int:
+        """Number of inner choices."""
+
+    @property
+    def windows(self) -> IntArray:
+        """First and last alternative of the runs that a box holds together, shape (n_windows, 2)."""
+
+    @property
+    def used_links(self) -> frozenset[str]:
+        """Links that some alternative sends over: scale_up, scale_out."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +94,12 @@ def take_alternatives(evaluation: ScenarioEvaluation, chosen: IntArray) -> Scena
         violations={name: pick(values) for name, values in evaluation.violations.items()},
         choices={name: pick(np.asarray(values)) for name, values in evaluation.choices.items()},
     )
+
+
+def alternative_windows(key: IntArray) -> IntArray:
+    """First and last position of each run of equal keys, shape (n_runs, 2)."""
+    starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    return np.stack([starts, np.append(starts[1:], len(key)) - 1], axis=1)
 
 
 def worst_violation(evaluation: ScenarioEvaluation) -> FloatArray:

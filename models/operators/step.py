@@ -10,22 +10,18 @@ from `FactorTables`, rows filled on demand and shared by all designs and boxes o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from models.checks import FloatArray, IntArray
-from models.hardware.design import DesignBatch, peak_flop_per_s, take
-from models.hardware.rates import OPERAND_BYTES, RATE_CLASSES, native_signature, rate_ratios
-from models.operators.attention import (
-    attention_bytes,
-    attention_decode_time_s,
-    attention_flop,
-    attention_prefill_time_s,
-    mean_keys,
-)
+from models.hardware.design import DesignBatch, take
+from models.hardware.rates import OPERAND_BYTES, RATE_CLASSES, NativeClasses, native_signature, rate_ratios
+from models.operators.activity import DEQUANTISED_ROWS, Columns, TermActivity, beside_conversions, codes, widened
+from models.operators.attention_term import decode_activity, prefill_activity
 from models.operators.collective import collective_latency_ratio, collective_time_s, wire_bytes
 from models.operators.elementwise import elementwise_time_s
+from models.operators.expert_term import expert_activity
 from models.operators.factor_tables import FactorTables, compress
 from models.operators.gemm import (
     effective_l2_bytes,
@@ -34,24 +30,21 @@ from models.operators.gemm import (
     kernel_start_cycles,
     onchip_cycles,
 )
-from models.operators.moe import expected_distinct_experts, expert_mlp_time_s
+from models.operators.state import state_time_s
 from models.tables import constants
 
 GEMM_COLUMNS = (
     "m", "n", "k", "weight_bytes", "input_bytes", "output_bytes", "rate_class", "dequant_ops", "instances", "copies",
+    "useful_fraction",
+    "weight_native", "weight_class", "quantise_ops",
 )  # fmt: skip
+SHAPE_COLUMNS = ("m", "n", "k", "instances")
 CYCLE_FIELDS = (
     "array_m", "array_n", "array_k", "arrays_per_core", "n_cores", "scratchpad_bytes_per_core",
     "noc_bytes_per_cycle_per_core", "stationarity", "array_groups", "bulk_async_copy",
 )  # fmt: skip
 CACHE_FIELDS = ("l2_bytes", "l2_halves")
 
-Columns = Mapping[str, FloatArray]
-"""Sizes of a term: arrays of shape (n_columns,), or (n_designs, n_kept) where each design has its own."""
-DEQUANTISED_ROWS = 256
-"""Rows of a GEMM that share one conversion of the weights: the tallest tile that keeps them on chip."""
-SOFTMAX_OPS_PER_SCORE = 4
-"""Subtract, exponential, sum and rescale of one score: the definition of online softmax."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +52,26 @@ class Term:
     """
     One operator of a step: named columns of shape (n_columns,), and for each alternative its column and count.
 
-    `kind` is gemm, decode, prefill, vector or collective; `op` narrows it (the vector operator, the collective).
-    Columns by kind:
+    `kind` is a key of `TERM_KINDS`; `op` narrows it (the vector operator, the collective). Columns by kind:
 
     - gemm: `GEMM_COLUMNS`, in elements and bytes per element; `rate_class` indexes RATE_CLASSES, `dequant_ops` are
-      vector operations per weight where the array cannot take the stored form, `instances` equal GEMMs run in a row,
-      `copies` the sets of operands that pass between two uses of the same weights;
+      vector operations per weight where the array cannot take the stored form (`weight_native` and `weight_class` are
+      the codes of its port and its rate, those of `rate_class` where left out), `quantise_ops` those that round one
+      input (none where left out), `instances` equal GEMMs of one kernel,
+      `copies` the sets of operands that pass between two uses of the same weights, `useful_fraction` the share of
+      the multiply-accumulates that is no padding of k;
     - decode, prefill: batch, tokens (KV read per sequence, or new tokens), n_heads, n_kv_heads, head_dim_qk,
-      head_dim_v, kv_bytes_per_element, kv_elements_per_token;
-    - experts: tokens, hidden, inter, n_experts, top_k, expert_parallel, weight_bytes, rate_class, zipf_exponent;
-    - vector: elements, bytes_moved, rows;
-    - collective: n_chips, message_bytes, scale_out (1 where it leaves the node).
+      head_dim_v, kv_bytes_per_element, kv_elements_per_token; where not all is bf16 also scores_class, context_class,
+      rounding_ops of the whole operator, and for key and value X_native, X_class and the X_widening_ops of the whole
+      operator where the array cannot take the stored form;
+    - experts: tokens, hidden, inter, n_experts, top_k, expert_parallel, weight_bytes, rate_class, zipf_exponent; where
+      formats matter also down_class, and for up and down X_dequant_ops per weight, X_native, X_weight_class and
+      X_quantise_ops per input;
+    - vector: elements, bytes_moved, rows, rounding_ops (of all, none where left out); fused: elements that a neighbour's kernel treats on their way out;
+    - state: tokens, sequences (whose state is read and written once for every `tokens` of theirs, or once a chunk),
+      state_bytes, flop_per_token; `op` is recurrent (token by token, on the lanes) or chunked (on the arrays);
+    - collective: n_chips, message_bytes, scale_out (1 where it leaves the node), exposed_fraction (of its time that
+      nothing else covers).
     """
 
     name: str
@@ -90,24 +92,11 @@ class StepProgram:
     gemm_columns: Mapping[str, FloatArray]
     """Columns of all GEMM terms one after the other."""
     gemm_shapes: Mapping[str, FloatArray]
-    """Distinct m, n, k of those columns."""
+    """Distinct m, n, k and instances of those columns."""
     gemm_shape_index: IntArray
     """Column -> position in `gemm_shapes`."""
     gemm_shape_block: IntArray
     """Position in `gemm_shapes` -> block of shapes whose cycles are tabulated together."""
-
-
-@dataclass(frozen=True)
-class TermActivity:
-    """What one term does, shape (n_designs or 1, n_alternatives) each; compute and memory are its two bounds."""
-
-    time_s: FloatArray
-    compute_s: FloatArray
-    memory_s: FloatArray
-    macs: Mapping[str, FloatArray]
-    dram_bytes: FloatArray
-    vector_ops: FloatArray
-    link_bytes: FloatArray
 
 
 @dataclass(frozen=True)
@@ -140,8 +129,8 @@ def step_program(terms: Iterable[Term], overhead_s: float, blocks: IntArray | No
     if len(lengths) != 1:
         raise ValueError(f"terms of a step must have equally many alternatives, got {sorted(lengths)}")
     gemms = [t.columns for t in kept if t.kind == "gemm"]
-    merged = {name: np.concatenate([g[name] for g in gemms]) for name in GEMM_COLUMNS} if gemms else {}
-    shapes, index = compress(**{name: merged[name] for name in "mnk"}) if gemms else ({}, np.zeros(0, dtype=np.int64))
+    merged = {name: np.concatenate([_gemm_column(g, name) for g in gemms]) for name in GEMM_COLUMNS} if gemms else {}
+    shapes, index = compress(**{name: merged[name] for name in SHAPE_COLUMNS}) if gemms else ({}, np.zeros(0, dtype=np.int64))
     n_alternatives = lengths.pop()
     block = np.zeros(len(shapes.get("m", ())), dtype=np.int64)
     start = 0
@@ -150,6 +139,13 @@ def step_program(terms: Iterable[Term], overhead_s: float, blocks: IntArray | No
         block[index[start + each.index]] = of_alternative
         start += len(each.columns["m"])
     return StepProgram(kept, n_alternatives, overhead_s, merged, shapes, index, block)
+
+
+def _gemm_column(columns: Mapping[str, FloatArray], name: str) -> FloatArray:
+    """A column of a GEMM term; by default weights are stored as they are multiplied and inputs arrive rounded."""
+    if name in columns or name not in ("weight_native", "weight_class", "quantise_ops"):
+        return columns[name]
+    return np.zeros(len(columns["m"])) if name == "quantise_ops" else columns["rate_class"]
 
 
 def run_step(
@@ -181,13 +177,13 @@ def run_step(
     StepActivity
         Arrays of shape (n_designs, n_alternatives) or (n_designs, n_kept).
     """
-    promoted, inverse = native_signature(designs)
-    if len(promoted) == 1:
-        return _run(program, designs, promoted[0], tables, alternatives, keep_terms)
-    parts = [np.flatnonzero(inverse == i) for i in range(len(promoted))]
+    signatures, inverse = native_signature(designs)
+    if len(signatures) == 1:
+        return _run(program, designs, signatures[0], tables, alternatives, keep_terms)
+    parts = [np.flatnonzero(inverse == i) for i in range(len(signatures))]
     runs = [
         _run(program, take(designs, p), classes, tables, None if alternatives is None else alternatives[p], keep_terms)
-        for p, classes in zip(parts, promoted, strict=True)
+        for p, classes in zip(parts, signatures, strict=True)
     ]
     return _join(runs, np.argsort(np.concatenate(parts), kind="stable"))
 
@@ -195,7 +191,7 @@ def run_step(
 def _run(
     program: StepProgram,
     designs: DesignBatch,
-    promoted: IntArray,
+    classes: NativeClasses,
     tables: FactorTables,
     alternatives: IntArray | None,
     keep_terms: bool,
@@ -206,45 +202,50 @@ def _run(
     time_s += program.overhead_s
     macs: dict[str, FloatArray] = {}
     kept: dict[str, TermActivity] = {}
-    gemms = _gemm_activities(program, designs, promoted, tables, alternatives)
+    gemms = _gemm_activities(program, designs, classes, tables, alternatives)
     for each in program.terms:
         if each.kind == "gemm":
             activity = next(gemms)
         else:
             wanted = None if alternatives is None else each.index[alternatives]
             columns = each.columns if wanted is None else {name: v[wanted] for name, v in each.columns.items()}
-            activity = _RUN[each.kind](each.op, columns, designs, promoted)
-        counted = _counted(activity, each, alternatives)
-        time_s += counted.time_s
-        dram += counted.dram_bytes
-        vector += counted.vector_ops
-        link += counted.link_bytes
-        for name, values in counted.macs.items():
-            macs[name] = macs.get(name, 0.0) + values
+            activity = _RUN[each.kind](each.op, columns, designs, classes)
+        carried = _carrier(each, alternatives)
+        time_s += carried(activity.time_s)
+        for total, values in ((dram, activity.dram_bytes), (vector, activity.vector_ops), (link, activity.link_bytes)):
+            if values.any():
+                total += carried(values)
+        for name, values in activity.macs.items():
+            macs[name] = macs.get(name, 0.0) + carried(values)
         if keep_terms:
-            kept[each.name] = counted
+            kept[each.name] = _counted(activity, carried)
     full = {name: np.broadcast_to(values, shape) for name, values in macs.items()}
     return StepActivity(time_s, full, dram, vector, link, kept)
 
 
-def _counted(activity: TermActivity, each: Term, alternatives: IntArray | None) -> TermActivity:
-    """Carry columns to alternatives (where all are wanted) and multiply with the count."""
+def _carrier(each: Term, alternatives: IntArray | None) -> Callable[[FloatArray], FloatArray]:
+    """Function that carries columns to alternatives (where all are wanted) and multiplies with the count."""
     count = each.count if alternatives is None else each.count[alternatives]
+    if alternatives is not None:
+        return lambda values: values * count
+    if count.min() == count.max():
+        return lambda values: np.take(values * count[0], each.index, axis=-1)
+    return lambda values: np.take(values, each.index, axis=-1) * count
 
-    def counted(values: FloatArray) -> FloatArray:
-        return (values[..., each.index] if alternatives is None else values) * count
 
+def _counted(activity: TermActivity, carried: Callable[[FloatArray], FloatArray]) -> TermActivity:
+    """A term's whole activity for each alternative."""
     return TermActivity(
-        counted(activity.time_s), counted(activity.compute_s), counted(activity.memory_s),
-        {name: counted(values) for name, values in activity.macs.items()},
-        counted(activity.dram_bytes), counted(activity.vector_ops), counted(activity.link_bytes),
+        carried(activity.time_s), carried(activity.compute_s), carried(activity.memory_s),
+        {name: carried(values) for name, values in activity.macs.items()},
+        carried(activity.dram_bytes), carried(activity.vector_ops), carried(activity.link_bytes),
     )  # fmt: skip
 
 
 def _gemm_activities(
     program: StepProgram,
     designs: DesignBatch,
-    promoted: IntArray,
+    classes: NativeClasses,
     tables: FactorTables,
     alternatives: IntArray | None,
 ) -> Iterator[TermActivity]:
@@ -252,19 +253,19 @@ def _gemm_activities(
     columns = program.gemm_columns
     if not columns:
         return
-    asked = columns["rate_class"].astype(np.int64)
-    computed = promoted[asked]
-    conversions = columns["dequant_ops"] + (computed != asked)
-    runs = columns["instances"]
-    vector_ops = conversions * columns["n"] * columns["k"] * np.ceil(columns["m"] / DEQUANTISED_ROWS)
-    macs = columns["m"] * columns["n"] * columns["k"] * runs
+    computed = classes.promoted[codes(columns["rate_class"])]
+    widening = columns["dequant_ops"] * widened(columns["weight_native"], columns["weight_class"], computed, classes)
+    weights = columns["n"] * columns["k"] * columns["instances"]
+    vector_ops = widening * weights * np.ceil(columns["m"] / DEQUANTISED_ROWS)
+    vector_ops += columns["quantise_ops"] * columns["m"] * columns["k"] * columns["instances"]
+    macs = columns["m"] * weights * columns["useful_fraction"]
     ids = None if alternatives is None else _wanted_columns(program, alternatives)
     cycles = _cycles(program, designs, computed, tables, ids)
     dram = tables.rows(
         (program, "dram"), designs, CACHE_FIELDS, lambda some, _: _gemm_dram(columns, some), columns=ids
     )
     if ids is not None:
-        vector_ops, macs, runs, computed = vector_ops[ids], macs[ids], runs[ids], computed[ids]
+        vector_ops, macs, computed = vector_ops[ids], macs[ids], computed[ids]
     cycles = cycles + vector_ops / (designs.vector_lanes_per_core * designs.n_cores)[:, None]
     memory_s = dram / designs.memory_bandwidth_bytes_per_s[:, None]
     time_s = gemm_time_s(
@@ -272,20 +273,19 @@ def _gemm_activities(
         constants("launch")["kernel_launch_s"], kernel_start_cycles(designs),
     )  # fmt: skip
     compute_s = cycles / designs.clock_hz[:, None]
-    classes = np.unique(computed)
+    used = np.unique(computed)
     start = 0
     for each in (t for t in program.terms if t.kind == "gemm"):
         width = len(each.columns["m"]) if alternatives is None else alternatives.shape[1]
         part = slice(start, start + width)
         start = part.stop
-        times = runs[..., part]
         yield TermActivity(
-            time_s[:, part] * times,
-            compute_s[:, part] * times,
-            memory_s[:, part] * times,
-            {RATE_CLASSES[code]: np.atleast_2d(macs[..., part] * (computed[..., part] == code)) for code in classes},
-            dram[:, part] * times,
-            np.atleast_2d(vector_ops[..., part] * times),
+            time_s[:, part],
+            compute_s[:, part],
+            memory_s[:, part],
+            {RATE_CLASSES[code]: np.atleast_2d(macs[..., part] * (computed[..., part] == code)) for code in used},
+            dram[:, part],
+            np.atleast_2d(vector_ops[..., part]),
             np.zeros((1, width)),
         )
 
@@ -351,103 +351,49 @@ def _block_cycles(
 def _shape_cycles(
     program: StepProgram, members: IntArray, designs: DesignBatch, operand_bytes: float, rate_ratio: FloatArray
 ) -> FloatArray:
-    """On-chip cycles of the distinct shapes of one block at one width of the operands, (n_designs, n_members)."""
-    m, n, k = (program.gemm_shapes[name][members] for name in "mnk")
+    """
+    On-chip cycles of the distinct shapes of one block at one width of the operands, (n_designs, n_members).
+
+    Equal GEMMs of one kernel run one after the other on all cores, or each on a core of its own: what is faster.
+    """
+    m, n, k, instances = (program.gemm_shapes[name][members] for name in SHAPE_COLUMNS)
     rates = np.repeat(rate_ratio[:, None], len(m), 1)
-    return onchip_cycles(designs, m, n, k, np.full(len(m), operand_bytes), rates)
+    cycles = onchip_cycles(designs, m, n, k, np.full(len(m), operand_bytes), rates) * instances
+    many = np.flatnonzero(instances > 1)
+    if len(many):
+        alone = replace(designs, n_cores=np.ones(designs.n_designs))
+        each = onchip_cycles(alone, m[many], n[many], k[many], np.full(len(many), operand_bytes), rates[:, many])
+        rounds = np.ceil(instances[many] / designs.n_cores[:, None])
+        cycles[:, many] = np.minimum(cycles[:, many], each * rounds)
+    return cycles
 
 
 def _gemm_dram(columns: Mapping[str, FloatArray], designs: DesignBatch) -> FloatArray:
     """Main-memory traffic of every GEMM column; weights stay resident only where those of a whole step fit."""
+    stored = [columns[name] * columns["instances"] for name in ("weight_bytes", "input_bytes", "output_bytes")]
     return gemm_dram_bytes(
-        effective_l2_bytes(designs), columns["m"], columns["n"], columns["k"],
-        columns["weight_bytes"], columns["input_bytes"], columns["output_bytes"], copies=columns["copies"],
-    )  # fmt: skip
-
-
-def _decode_activity(op: str, c: Columns, designs: DesignBatch, promoted: IntArray) -> TermActivity:
-    """One attention operator with one query per sequence over its cache."""
-    time_s = attention_decode_time_s(
-        designs, c["batch"], c["tokens"], c["n_heads"], c["n_kv_heads"], c["head_dim_qk"], c["head_dim_v"],
-        c["kv_bytes_per_element"], c["kv_elements_per_token"],
-    )  # fmt: skip
-    return _attention_activity(c, designs, time_s, np.ones_like(c["tokens"]), c["tokens"])
-
-
-def _prefill_activity(op: str, c: Columns, designs: DesignBatch, promoted: IntArray) -> TermActivity:
-    """One attention operator over causal prompts."""
-    window = float(c["window_tokens"].max())
-    time_s = attention_prefill_time_s(
-        designs, c["batch"], c["tokens"], 0.0, c["n_heads"], c["n_kv_heads"], c["head_dim_qk"], c["head_dim_v"],
-        c["kv_bytes_per_element"], window_tokens=window,
-    )  # fmt: skip
-    return _attention_activity(c, designs, time_s, c["tokens"], mean_keys(c["tokens"], 0.0, True, window))
-
-
-def _attention_activity(
-    c: Columns, designs: DesignBatch, time_s: FloatArray, queries: FloatArray, keys: FloatArray
-) -> TermActivity:
-    """Work and traffic of an attention operator whose time is known."""
-    flop = np.atleast_2d(attention_flop(c["batch"], queries, keys, c["n_heads"], c["head_dim_qk"], c["head_dim_v"]))
-    traffic = np.atleast_2d(
-        attention_bytes(
-            c["batch"], queries, c["tokens"], c["n_heads"], c["head_dim_qk"], c["head_dim_v"],
-            c["kv_bytes_per_element"], c["kv_elements_per_token"],
-        )
-    )  # fmt: skip
-    return TermActivity(
-        time_s,
-        flop / peak_flop_per_s(designs)[:, None],
-        traffic / designs.memory_bandwidth_bytes_per_s[:, None],
-        {"bf16": flop / 2.0},
-        traffic,
-        np.atleast_2d(SOFTMAX_OPS_PER_SCORE * c["batch"] * queries * keys * c["n_heads"]),
-        np.zeros_like(traffic),
+        effective_l2_bytes(designs), columns["m"], columns["n"], columns["k"], *stored, copies=columns["copies"]
     )
 
 
-def _expert_activity(op: str, c: Columns, designs: DesignBatch, promoted: IntArray) -> TermActivity:
-    """All routed expert MLPs of a layer on the busiest chip; the rate is that of each column's class."""
-    computed = promoted[c["rate_class"].astype(np.int64)]
-    rates = rate_ratios(designs)
-    rate = rates[:, computed] if computed.ndim == 1 else np.take_along_axis(rates, computed, axis=1)
-    time_s = expert_mlp_time_s(
-        designs, c["tokens"], c["hidden"], c["inter"], c["n_experts"], c["top_k"],
-        expert_parallel=c["expert_parallel"], weight_bytes_per_element=c["weight_bytes"], matrix_rate_ratio=rate,
-        zipf_exponent=c["zipf_exponent"], gated=op == "gated",
-    )  # fmt: skip
-    matrices = 3.0 if op == "gated" else 2.0
-    macs = c["tokens"] * c["top_k"] / c["expert_parallel"] * matrices * c["hidden"] * c["inter"]
-    touched = expected_distinct_experts(c["n_experts"], c["top_k"], c["tokens"], c["zipf_exponent"])
-    traffic = np.atleast_2d(touched / c["expert_parallel"] * matrices * c["hidden"] * c["inter"] * c["weight_bytes"])
-    zero = np.zeros_like(traffic)
-    return TermActivity(
-        time_s,
-        2.0 * macs / (peak_flop_per_s(designs)[:, None] * rate),
-        traffic / designs.memory_bandwidth_bytes_per_s[:, None],
-        {RATE_CLASSES[code]: np.atleast_2d(macs * (computed == code)) for code in np.unique(computed)},
-        traffic,
-        zero,
-        zero,
-    )
-
-
-def _vector_activity(op: str, c: Columns, designs: DesignBatch, promoted: IntArray) -> TermActivity:
-    """Elementwise work on the vector lanes."""
+def _vector_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+    """Elementwise work on the vector lanes, rounding to a narrow format beside it."""
     elements, moved = np.atleast_2d(c["elements"]), np.atleast_2d(c["bytes_moved"])
+    rounding = np.atleast_2d(c.get("rounding_ops", np.zeros_like(c["elements"])))
     lanes_per_s = designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
+    time_s = elementwise_time_s(designs, op, c["elements"], c["bytes_moved"], rows=c["rows"])
     return TermActivity(
-        elementwise_time_s(designs, op, c["elements"], c["bytes_moved"], rows=c["rows"]),
+        beside_conversions(designs, time_s, rounding),
         elements / lanes_per_s[:, None],
         moved / designs.memory_bandwidth_bytes_per_s[:, None],
         {},
         moved,
-        elements,
+        elements + rounding,
         np.zeros_like(moved),
     )
 
 
-def _collective_activity(op: str, c: Columns, designs: DesignBatch, promoted: IntArray) -> TermActivity:
+def _collective_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
     """Communication between chips; its bytes cross the links once per chip."""
     leaves_node = c["scale_out"].max() > 0
     time_s = collective_time_s(
@@ -460,16 +406,41 @@ def _collective_activity(op: str, c: Columns, designs: DesignBatch, promoted: In
     )
     wire = np.atleast_2d(wire_bytes(op, c["n_chips"], c["message_bytes"]))
     zero = np.zeros_like(wire)
-    return TermActivity(time_s, zero, zero, {}, zero, zero, wire)
+    return TermActivity(time_s * c["exposed_fraction"], zero, zero, {}, zero, zero, wire)
 
 
-_RUN: Mapping[str, Callable[[str, Columns, DesignBatch, IntArray], TermActivity]] = {
-    "experts": _expert_activity,
-    "decode": _decode_activity,
-    "prefill": _prefill_activity,
+def _fused_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+    """Elementwise work inside the kernel of a neighbour: no start and no traffic of its own."""
+    elements = np.atleast_2d(c["elements"])
+    lanes_per_s = designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
+    zero = np.zeros_like(elements)
+    time_s = elementwise_time_s(designs, op, c["elements"], 0.0, start_s=0.0)
+    return TermActivity(time_s, elements / lanes_per_s[:, None], zero, {}, zero, elements, zero)
+
+
+def _state_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+    """Recurrent states of a layer: token by token on the lanes, or whole chunks of a prompt on the arrays."""
+    flop = np.atleast_2d(c["tokens"] * c["flop_per_token"])
+    traffic = np.atleast_2d(2.0 * c["sequences"] * c["state_bytes"])
+    on_arrays = op == "chunked"
+    time_s, compute_s = state_time_s(designs, op, flop, traffic)
+    macs = {"bf16": flop / 2.0} if on_arrays else {}
+    return TermActivity(
+        time_s, compute_s, traffic / designs.memory_bandwidth_bytes_per_s[:, None], macs, traffic,
+        np.zeros_like(flop) if on_arrays else flop, np.zeros_like(flop),
+    )  # fmt: skip
+
+
+_RUN: Mapping[str, Callable[[str, Columns, DesignBatch, NativeClasses], TermActivity]] = {
+    "experts": expert_activity,
+    "decode": decode_activity,
+    "prefill": prefill_activity,
     "vector": _vector_activity,
+    "fused": _fused_activity,
+    "state": _state_activity,
     "collective": _collective_activity,
 }
+TERM_KINDS = ("gemm", *_RUN)
 
 
 def _join(runs: list[StepActivity], order: IntArray) -> StepActivity:

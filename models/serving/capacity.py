@@ -11,10 +11,8 @@ from models.architectures.parallel import split
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch
 from models.precision.mix import PrecisionMix
+from models.serving.programs import STATE_BYTES
 from models.tables import constants
-
-STATE_BYTES = 2.0
-"""Recurrent states are kept in 16 bit."""
 
 
 def usable_memory_bytes(designs: DesignBatch) -> FloatArray:

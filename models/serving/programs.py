@@ -7,17 +7,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.architectures.lowered import AttentionOperator, LinearOperator, LoweredNetwork, VectorOperator
+from models.architectures.lowered import (
+    AttentionOperator,
+    LinearOperator,
+    LoweredNetwork,
+    StateOperator,
+    VectorOperator,
+)
 from models.architectures.parallel import split
 from models.checks import FloatArray, IntArray
-from models.hardware.rates import class_code
+from models.operators.collective_terms import two_level_terms
+from models.operators.attention import mean_keys
 from models.operators.step import StepProgram, Term, step_program, term
 from models.precision.mix import PrecisionMix
+from models.serving.mix_columns import Columns, attention_columns, expert_columns, linear_columns, vector_columns
 from models.serving.scenario import Alternatives
 
 ACTIVATION_BYTES = 2.0
-"""Residual stream, norms and messages between chips stay in 16 bit in every mix of this version."""
+"""Outputs of products and the partial sums that chips exchange are 16 bit in every mix."""
 
+STATE_BYTES = 2.0
+"""Recurrent states are kept in 16 bit."""
+
+STATE_CHUNK_TOKENS = 256.0
+"""Tokens of a prompt between two states that leave the chip: chunk of the published Mamba-2 kernels."""
 
 BATCH_BLOCKS = 4
 """Parts into which the batches are cut when the cycles of their GEMMs are tabulated."""
@@ -48,6 +61,7 @@ def compile_step(
     *,
     overhead_s: float,
     routing_skew: float = 0.0,
+    n_chips_per_node: int | None = None,
 ) -> StepProgram:
     """
     Return the program of one step: every operator of the network with its size on one chip.
@@ -66,6 +80,8 @@ def compile_step(
         Host time of a step. [s]
     routing_skew : float
         Zipf exponent of expert popularity. [1]
+    n_chips_per_node : int, optional
+        Chips that share scale-up links; all of them where left out. [1]
     """
     degrees, which = np.unique(choices.tensor_parallel, return_inverse=True)
     cut = [split(network, int(t)) for t in degrees]
@@ -81,8 +97,9 @@ def compile_step(
         terms.extend(_attention_terms(frame, attentions, i))
     for i, vectors in enumerate(zip(*[c.vectors for c in cut], strict=True)):
         terms.append(_vector_term(frame, vectors, i))
-    if degrees.max() > 1:
-        terms.append(_all_reduce_term(frame, network))
+    for i, states in enumerate(zip(*[c.states for c in cut], strict=True)):
+        terms.extend(_state_terms(frame, states, i))
+    terms.extend(_all_reduce_terms(frame, network, n_chips_per_node or int(degrees.max())))
     return step_program(terms, overhead_s, _blocks(choices))
 
 
@@ -112,29 +129,14 @@ class _Frame:
         """One value per mix, carried to the alternatives."""
         return np.asarray(values, dtype=np.float64)[self.choices.mix]
 
+    def columns_by_mix(self, columns: Columns) -> dict[str, FloatArray]:
+        """Columns with one value per mix, carried to the alternatives."""
+        return {name: values[self.choices.mix] for name, values in columns.items()}
+
     def weight_copies(self, elements: Sequence[float], module: str) -> FloatArray:
         """Weights of the whole step over those of one operator: what passes between two uses of it [1]."""
         own = self.by_degree(elements) * self.by_mix([mix.weight_bits(module) / 8.0 for mix in self.mixes])
         return np.maximum(self.step_weight_bytes / own, 1.0)
-
-
-@dataclass(frozen=True)
-class _LinearFormat:
-    """Bits and rate class of one module under one mix."""
-
-    weight_bits: float
-    activation_bits: float
-    rate_class: str
-    dequant_ops: float
-
-
-def _linear_format(mix: PrecisionMix, module: str) -> _LinearFormat:
-    return _LinearFormat(
-        mix.weight_bits(module),
-        mix.activation_bits(module),
-        mix.compute_class(module),
-        mix.dequant_ops_per_weight(module),
-    )
 
 
 def _step_weight_bytes(
@@ -147,18 +149,15 @@ def _step_weight_bytes(
 def _linear_term(frame: _Frame, linears: Sequence[LinearOperator]) -> Term:
     """A weight matrix met by all tokens or by the sampled ones."""
     module = linears[0].module
-    formats = [_linear_format(mix, module) for mix in frame.mixes]
     return term(
         module, "gemm", "linear", frame.by_degree([each.count for each in linears]),
         m=frame.load.sampled if linears[0].rows == "sampled" else frame.load.tokens,
         n=frame.by_degree([each.n_out for each in linears]),
         k=frame.by_degree([each.n_in for each in linears]),
-        weight_bytes=frame.by_mix([f.weight_bits / 8.0 for f in formats]),
-        input_bytes=frame.by_mix([f.activation_bits / 8.0 for f in formats]),
         output_bytes=ACTIVATION_BYTES,
-        rate_class=frame.by_mix([class_code(f.rate_class) for f in formats]),
-        dequant_ops=frame.by_mix([f.dequant_ops for f in formats]),
+        **frame.columns_by_mix(linear_columns(frame.mixes, module)),
         instances=1.0,
+        useful_fraction=1.0,
         copies=frame.weight_copies([each.n_in * each.n_out for each in linears], module),
     )  # fmt: skip
 
@@ -170,7 +169,7 @@ def _expert_terms(
     up = linears[0]
     if not up.module.endswith("_up"):
         return []
-    formats = [_linear_format(mix, up.module) for mix in frame.mixes]
+    formats = expert_columns(frame.mixes, up.module, up.module.replace("_up", "_down"), up.gated)
     original = next(each for each in network.linears if each.module == up.module and each.count == up.count)
     inter = original.n_out / (2 if original.gated else 1)
     return [
@@ -179,9 +178,8 @@ def _expert_terms(
             tokens=frame.load.tokens, hidden=original.n_in, inter=inter,
             n_experts=original.n_experts, top_k=original.top_k,
             expert_parallel=frame.choices.tensor_parallel,
-            weight_bytes=frame.by_mix([f.weight_bits / 8.0 for f in formats]),
-            rate_class=frame.by_mix([class_code(f.rate_class) for f in formats]),
             zipf_exponent=routing_skew,
+            **frame.columns_by_mix(formats),
         )
     ]  # fmt: skip
 
@@ -202,45 +200,102 @@ def _attention_terms(frame: _Frame, attentions: Sequence[AttentionOperator], pos
     window = window / 2 if first.chunked else window
     sizes = {
         "n_heads": frame.by_degree([a.n_heads for a in attentions]),
-        "kv_bytes_per_element": frame.by_mix([mix.kv_bits / 8.0 for mix in frame.mixes]),
         "kv_elements_per_token": frame.by_degree([a.kv_elements_per_token for a in attentions]),
         "window_tokens": window,
     }
+    formats = frame.columns_by_mix(attention_columns(frame.mixes))
     count = frame.by_degree([a.count for a in attentions])
     terms = []
     if load.decoding.max() > 0:
         seen = np.minimum(load.context_tokens, window) if window else load.context_tokens
         terms.append(
-            term(f"attention_decode_{position}", "decode", "", count, batch=load.decoding, tokens=seen, **sizes, **decode_heads)
-        )
+            term(
+                f"attention_decode_{position}", "decode", "", count,
+                batch=load.decoding, tokens=seen, **decode_heads, **sizes,
+                **_conversion_columns(formats, sizes, decode_heads, load.decoding, 1.0, seen, cached=True),
+            )
+        )  # fmt: skip
     if load.prompts.max() > 0:
         # less than one prompt a step is one prompt in some of the steps
         terms.append(
             term(
                 f"attention_prefill_{position}", "prefill", "", count * np.minimum(load.prompts, 1.0),
                 batch=np.maximum(load.prompts, 1.0), tokens=load.prompt_tokens, **sizes, **prefill_heads,
+                **_conversion_columns(
+                    formats, sizes, prefill_heads, np.maximum(load.prompts, 1.0), load.prompt_tokens,
+                    mean_keys(load.prompt_tokens, 0.0, True, window), cached=False,
+                ),
             )
         )  # fmt: skip
     return terms
+
+
+def _conversion_columns(
+    formats: dict[str, FloatArray],
+    sizes: dict[str, FloatArray | float],
+    heads: dict[str, FloatArray | float],
+    batch: FloatArray,
+    queries: FloatArray | float,
+    keys: FloatArray,
+    *,
+    cached: bool,
+) -> dict[str, FloatArray]:
+    """Classes and bytes of an attention operator, and the vector work of all its conversions; a prompt reads no cache."""
+    rows = batch * queries * sizes["n_heads"]
+    entries = batch * sizes["kv_elements_per_token"]
+    rounding = rows * (heads["head_dim_qk"] * formats["query_ops"] + keys * formats["probability_ops"])
+    # a latent is widened once for scores and values alike
+    key_share = np.where(sizes["kv_elements_per_token"] <= heads["head_dim_qk"], 1.0, 0.5)
+    read = entries * keys if cached else 0.0 * entries
+    named = ("kv_bytes_per_element", "scores_class", "context_class", "key_native", "key_class")
+    return {name: formats[name] for name in (*named, "value_native", "value_class")} | {
+        "rounding_ops": rounding + entries * queries * formats["cache_ops"],
+        "key_widening_ops": key_share * read * formats["key_ops"],
+        "value_widening_ops": (1.0 - key_share) * read * formats["value_ops"],
+    }
 
 
 def _vector_term(frame: _Frame, vectors: Sequence[VectorOperator], position: int) -> Term:
     """Elementwise work on every token."""
     rows = frame.load.sampled if vectors[0].rows == "sampled" else frame.load.tokens
     elements = frame.by_degree([v.elements_per_token for v in vectors]) * rows
-    passes = vectors[0].passes
+    formats = frame.columns_by_mix(vector_columns(frame.mixes, vectors[0].op))
     return term(
         f"{vectors[0].module}_{vectors[0].op}_{position}", "vector", vectors[0].op,
         frame.by_degree([v.count for v in vectors]),
-        elements=elements, bytes_moved=elements * passes * ACTIVATION_BYTES, rows=rows,
+        elements=elements, bytes_moved=elements * vectors[0].passes * formats["element_bytes"], rows=rows,
+        rounding_ops=elements * formats["round_ops"],
     )  # fmt: skip
 
 
-def _all_reduce_term(frame: _Frame, network: LoweredNetwork) -> Term:
-    """Partial sums of the row-cut matrices, one activation row per token."""
-    return term(
-        "all_reduce", "collective", "all_reduce", network.n_layers * network.all_reduces_per_layer,
-        n_chips=frame.choices.tensor_parallel,
+def _state_terms(frame: _Frame, states: Sequence[StateOperator], position: int) -> list[Term]:
+    """Recurrent states: each decoded token reads and writes its sequence's once, a prompt once a chunk."""
+    load = frame.load
+    sizes = {
+        "state_bytes": frame.by_degree([s.state_elements for s in states]) * STATE_BYTES,
+        "flop_per_token": frame.by_degree([s.flop_per_token for s in states]),
+    }
+    count = frame.by_degree([s.count for s in states])
+    terms = []
+    if load.decoding.max() > 0:
+        name = f"state_decode_{position}"
+        terms.append(term(name, "state", "recurrent", count, tokens=load.decoding, sequences=load.decoding, **sizes))
+    if load.prompts.max() > 0:
+        prompts = np.maximum(load.prompts, 1.0)
+        terms.append(
+            term(
+                f"state_prefill_{position}", "state", "chunked", count * np.minimum(load.prompts, 1.0),
+                tokens=prompts * load.prompt_tokens,
+                sequences=prompts * np.maximum(load.prompt_tokens / STATE_CHUNK_TOKENS, 1.0), **sizes,
+            )
+        )  # fmt: skip
+    return terms
+
+
+def _all_reduce_terms(frame: _Frame, network: LoweredNetwork, n_chips_per_node: int) -> list[Term]:
+    """Partial sums of the row-cut matrices, one activation row per token, inside nodes and between them."""
+    return two_level_terms(
+        "all_reduce", "all_reduce", network.n_layers * network.all_reduces_per_layer,
+        n_chips=frame.choices.tensor_parallel.astype(np.float64), n_inside=float(n_chips_per_node),
         message_bytes=frame.load.tokens * network.hidden_size * ACTIVATION_BYTES,
-        scale_out=0.0,
     )  # fmt: skip

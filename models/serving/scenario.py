@@ -34,6 +34,11 @@ class System:
     n_chips: int
     n_chips_per_node: int
 
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, the last of which may be partly filled."""
+        return -(-self.n_chips // self.n_chips_per_node)
+
 
 @dataclass(frozen=True)
 class ServingScenario:
@@ -65,11 +70,17 @@ class Alternatives:
 
 
 def tensor_parallel_degrees(scenario: ServingScenario) -> list[int]:
-    """Degrees that divide the chips, stay inside a node and leave at least one query head to each chip."""
+    """
+    Degrees that divide the chips and leave at least one query head to each: inside a node, or of whole nodes.
+
+    Whole nodes hold what no single one can, and pay for it with the slower links between them.
+    """
     system = scenario.system
     heads = min((a.n_heads for a in scenario.network.attentions), default=1)
-    limit = min(system.n_chips_per_node, heads)
-    return [t for t in range(1, limit + 1) if system.n_chips % t == 0 and system.n_chips_per_node % t == 0]
+    node = system.n_chips_per_node
+    inside = [t for t in range(1, min(node, heads) + 1) if node % t == 0]
+    beyond = list(range(2 * node, min(system.n_chips, heads) + 1, node))
+    return [t for t in inside + beyond if system.n_chips % t == 0]
 
 
 def alternatives(degrees: Sequence[int], n_mixes: int, batches: Sequence[int]) -> Alternatives:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.checks import FloatArray, IntArray
-from models.evaluation import Figures, ScenarioEvaluation
+from models.evaluation import Figures, ScenarioEvaluation, alternative_windows
 from models.hardware.design import DesignBatch
 from models.hardware.energy import EnergyPerAccess
 from models.operators.factor_tables import FactorTables
@@ -20,6 +20,7 @@ from models.serving.scenario import (
     BATCH_GRID,
     Alternatives,
     ServingScenario,
+    System,
     alternatives,
     tensor_parallel_degrees,
 )
@@ -40,6 +41,33 @@ class CompiledServing:
     weight_bytes: FloatArray
     sequence_bytes: FloatArray
 
+    @property
+    def name(self) -> str:
+        """Name of the scenario."""
+        return self.scenario.name
+
+    @property
+    def system(self) -> System:
+        """Chips that work together."""
+        return self.scenario.system
+
+    @property
+    def n_alternatives(self) -> int:
+        """Number of inner choices."""
+        return len(self.choices)
+
+    @property
+    def windows(self) -> IntArray:
+        """First and last alternative of each degree and mix, batches rising, shape (n_windows, 2)."""
+        return alternative_windows(self.prompt_index)
+
+    @property
+    def used_links(self) -> frozenset[str]:
+        """Links that some alternative sends over."""
+        largest = int(self.choices.tensor_parallel.max())
+        inside = {"scale_up"} if largest > 1 and self.system.n_chips_per_node > 1 else set()
+        return frozenset(inside | ({"scale_out"} if largest > self.system.n_chips_per_node else set()))
+
 
 def compile_serving(scenario: ServingScenario, degrees: Sequence[int] | None = None) -> CompiledServing:
     """
@@ -48,12 +76,13 @@ def compile_serving(scenario: ServingScenario, degrees: Sequence[int] | None = N
     Raises
     ------
     ValueError
-        If no precision mix is allowed or the network keeps no cache to decode from.
+        If no precision mix is allowed, or the network makes no tokens one by one from its own context alone (an
+        encoder, an encoder-decoder whose source would be read beside them).
     """
     if not scenario.mixes:
         raise ValueError("a serving scenario needs at least one precision mix")
     if scenario.network.kind != "decoder":
-        raise ValueError(f"llm_serving needs a decoder, got {scenario.network.kind} '{scenario.network.name}'")
+        raise ValueError(f"{_NOT_SERVED[scenario.network.kind]}, got network '{scenario.network.name}'")
     degrees = list(degrees or tensor_parallel_degrees(scenario))
     batches = [b for b in BATCH_GRID if b <= scenario.max_batch]
     choices = alternatives(degrees, len(scenario.mixes), batches)
@@ -74,6 +103,13 @@ def compile_serving(scenario: ServingScenario, degrees: Sequence[int] | None = N
     )
 
 
+_NOT_SERVED = {
+    "encoder": "llm_serving needs a decoder: an encoder reads its input once and makes no tokens",
+    "encoder_decoder": "llm_serving needs a decoder: cross attention over a source (rows 'source') is not served",
+}
+"""Kinds of network that are refused, and why."""
+
+
 def _step_program(scenario: ServingScenario, choices: Alternatives) -> StepProgram:
     """One token for each running sequence and, where scheduling is chunked, as much prompt as the batch uses up."""
     requests = scenario.requests
@@ -90,6 +126,7 @@ def _step_program(scenario: ServingScenario, choices: Alternatives) -> StepProgr
     return compile_step(
         scenario.network, scenario.mixes, choices, load,
         overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
+        n_chips_per_node=scenario.system.n_chips_per_node,
     )  # fmt: skip
 
 
@@ -110,6 +147,7 @@ def _prompt_program(scenario: ServingScenario, degrees: Sequence[int]) -> StepPr
     return compile_step(
         scenario.network, scenario.mixes, twice, load,
         overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
+        n_chips_per_node=scenario.system.n_chips_per_node,
     )  # fmt: skip
 
 
