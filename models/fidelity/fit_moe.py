@@ -28,8 +28,6 @@ from models.fidelity.moe import (
 )
 
 LAYER = (
-    Parameter("imbalance_exponent_per_zipf", 0.39, 0.39, 0.39, "1", "busiest of n ranks: n^(x zipf) times the mean; "
-              "from the power-law rows, busiest rank n^0.43 at exponents 1.0 and 1.2"),
     Parameter("padding_rows_per_expert", 10, 0.1, 300, "rows", "rows computed in vain for each expert"),
     Parameter("matrix_efficiency_fraction", 0.9, 0.3, 1, "1", "of the peak"),
     Parameter("older_matrix_efficiency_fraction", 0.52, 0.2, 1, "1", "of the peak without bulk asynchronous copies"),

@@ -17,14 +17,18 @@ Constants = Mapping[str, Any]
 """Name -> value, or one value per row of sizes where kernels differ."""
 
 
+RANKS_OF_A_SKEW = 16
+"""Intervals of rank, equal on a log scale, that stand for all experts of a skewed router."""
+
+
 def expected_distinct_experts(
     n_experts: ArrayLike, top_k: ArrayLike, tokens: ArrayLike, zipf_exponent: ArrayLike = 0.0
 ) -> FloatArray:
     """
     Return how many different experts `tokens` tokens touch, each choosing `top_k` of them.
 
-    Uniform routing gives E (1 - (1 - k/E)^M). Skewed routing lets expert i draw a share proportional to
-    i^-zipf_exponent, at most one place per token. Sizes broadcast to (n_shapes,). [1]
+    Uniform routing gives E (1 - (1 - k/E)^M). Skewed routing draws experts with shares proportional to
+    rank^-zipf_exponent, without repeating one for the same token. Sizes broadcast to (n_shapes,). [1]
 
     Examples
     --------
@@ -35,25 +39,50 @@ def expected_distinct_experts(
     uniform = experts * -np.expm1(m * np.log1p(-np.minimum(k / experts, 1.0 - 1e-12)))
     if not np.any(zipf > 0):
         return np.asarray(np.minimum(uniform, m * k))
-    # sixteen ranks stand for all experts: midpoints of equal log intervals of 1..E+1
-    edges = np.exp(np.linspace(0.0, 1.0, 17) * np.log(experts[..., None] + 1.0))
-    width = np.diff(edges, axis=-1)
-    rank = np.sqrt(edges[..., 1:] * edges[..., :-1])
-    weight = rank ** -zipf[..., None]
-    share = weight / (weight * width).sum(axis=-1, keepdims=True)
-    chance = np.minimum(k[..., None] * share, 1.0 - 1e-12)
+    chance, width, _ = _expert_chances(experts, k, zipf)
     touched = (width * -np.expm1(m[..., None] * np.log1p(-chance))).sum(axis=-1)
     return np.asarray(np.minimum(np.where(zipf > 0, touched, uniform), m * k))
 
 
 def load_imbalance_ratio(
-    expert_parallel: ArrayLike, zipf_exponent: ArrayLike = 0.0, constants: Constants | None = None
+    n_experts: ArrayLike, top_k: ArrayLike, expert_parallel: ArrayLike, zipf_exponent: ArrayLike = 0.0
 ) -> FloatArray:
-    """Load of the busiest of `expert_parallel` ranks over the mean, at least 1 [1]."""
-    c = tables.constants("moe") if constants is None else constants
-    ranks, zipf = size_arrays(expert_parallel, zipf_exponent)
-    exponent = np.minimum(c["imbalance_exponent_per_zipf"] * zipf, 1.0)
-    return np.asarray(np.maximum(ranks, 1.0) ** exponent)
+    """
+    Return the load of the busiest of `expert_parallel` ranks over the mean, at least 1.
+
+    The busiest rank holds the most popular expert and average ones beside it. Sizes broadcast to (n_shapes,). [1]
+
+    Examples
+    --------
+    >>> float(load_imbalance_ratio(256, 8, 32)[0])
+    1.0
+    """
+    experts, k, ranks, zipf = size_arrays(n_experts, top_k, expert_parallel, zipf_exponent)
+    if not np.any(zipf > 0):
+        return np.ones_like(experts)
+    first = np.maximum(_expert_chances(experts, k, zipf)[2], k / experts)
+    others = (experts / ranks - 1.0) * (k - first) / np.maximum(experts - 1.0, 1.0)
+    return np.asarray(np.where(zipf > 0, np.clip((first + others) * ranks / k, 1.0, ranks), 1.0))
+
+
+def _expert_chances(experts: FloatArray, k: FloatArray, zipf: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """
+    Chance that one token chooses an expert, by intervals of rank; experts in each; chance of the first expert.
+
+    Drawing without repetition is a race of exponential clocks with rates in proportion to the shares: expert i is
+    among the first k with chance 1 - exp(-x share_i), x such that the chances sum to k (Newton, from below).
+    """
+    edges = np.exp(np.linspace(0.0, 1.0, RANKS_OF_A_SKEW + 1) * np.log(experts[..., None] + 1.0))
+    width = np.diff(edges, axis=-1)
+    share = np.sqrt(edges[..., 1:] * edges[..., :-1]) ** -zipf[..., None]
+    share = share / (share * width).sum(axis=-1, keepdims=True)
+    reach = k.astype(np.float64)
+    for _ in range(12):
+        left = np.exp(-reach[..., None] * share)
+        missing = k - (width * (1.0 - left)).sum(axis=-1)
+        reach = reach + missing / np.maximum((width * share * left).sum(axis=-1), 1e-12)
+    chance = np.minimum(-np.expm1(-reach[..., None] * share), 1.0 - 1e-12)
+    return chance, width, chance[..., 0]
 
 
 def expert_mlp_time_s(
@@ -115,7 +144,7 @@ def expert_mlp_time_s(
         tokens, hidden, inter, n_experts, top_k, expert_parallel, weight_bytes_per_element, zipf_exponent
     )
     local = experts / ranks
-    busiest = np.minimum(load_imbalance_ratio(ranks, zipf, c), ranks)
+    busiest = load_imbalance_ratio(experts, k, ranks, zipf)
     active = np.minimum(expected_distinct_experts(experts, k, m, zipf) / ranks * busiest, local)
     return local_expert_mlp_time_s(
         designs, active, m * k / ranks * busiest, h, i, local, m * k, weight_bytes_per_element=element_bytes,
