@@ -11,7 +11,7 @@ import numpy as np
 
 from models.checks import BoolArray, FloatArray
 from models.fidelity.attention_throughput import throughput_reports
-from models.fidelity.fitting import merged_constants
+from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.report import GroupReport, TableReader
 from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, designs_of_chips, read_measured
@@ -242,10 +242,9 @@ def attention_reports(rows: AttentionRows) -> list[GroupReport]:
     if rows.infersim.any():
         group = rows.rows.text("op")
     values = merged_constants(FAMILIES)
-    assert values is not None
     predicted = predicted_time_s(rows, values)
     left_out = left_out_prediction(
-        predicted, rows.chip_id, lambda chip: merged_constants(FAMILIES, chip), lambda v: predicted_time_s(rows, v)
+        predicted, rows.chip_id, lambda chip: constants_without(FAMILIES, chip), lambda v: predicted_time_s(rows, v)
     )
     notes = _source_notes(rows, values)
     spread = np.where(rows.decode, values["decode_interval_ratio"], values["prefill_interval_ratio"])
@@ -263,7 +262,7 @@ def _source_notes(rows: AttentionRows, values: Mapping[str, float]) -> dict[str,
         return {}
     part = rows.take(own)
     chip = str(part.chip_id[0])
-    physical = merged_constants(FAMILIES, chip) or values
+    physical = constants_without(FAMILIES, chip) or values
     kept = {**physical, **{name: values[name] for name in values if name.startswith("sglang_")}}
     error = np.abs(decode_time_s(part, kept) / part.measured_s - 1.0).mean()
     return {

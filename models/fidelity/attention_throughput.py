@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from models.checks import FloatArray
-from models.fidelity.fitting import merged_constants
+from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.report import GroupReport
 from models.fidelity.rows import MeasuredRows, chip_id_of_rows, designs_of_chips, read_measured
@@ -49,9 +49,8 @@ def throughput_reports(path: Path) -> list[GroupReport]:
         return np.asarray(np.where(decode, np.where(memory, moved, flop), prefill))
 
     values = merged_constants(FAMILIES)
-    assert values is not None
     predicted = predict(values)
-    left_out = left_out_prediction(predicted, chip_id, lambda chip: merged_constants(FAMILIES, chip), predict)
+    left_out = left_out_prediction(predicted, chip_id, lambda chip: constants_without(FAMILIES, chip), predict)
     roofline = np.where(memory, designs.memory_bandwidth_bytes_per_s, peak_flop_per_s(designs, ratio))
     group = np.where(decode, np.where(memory, "latent_decode_bytes", "latent_decode_flop"), "forward")
     labels = Labels(group, chip_id, kept.text("dtype"))

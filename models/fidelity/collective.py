@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from models.checks import BoolArray, FloatArray
-from models.fidelity.fitting import merged_constants
+from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.report import GroupReport, TableError, TableReader
 from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, designs_of_chips, read_measured
@@ -247,10 +247,9 @@ def roofline_s(rows: CollectiveRows) -> FloatArray:
 def collective_reports(rows: CollectiveRows, out_of_scope: int = 0, reason: str = "") -> list[GroupReport]:
     """Reports of one table; rows out of scope are counted in the first group with their reason."""
     values = merged_constants(FAMILIES)
-    assert values is not None
     predicted = predicted_time_s(rows, values)
     left_out = left_out_prediction(
-        predicted, rows.chip_id, lambda chip: merged_constants(FAMILIES, chip), lambda v: predicted_time_s(rows, v)
+        predicted, rows.chip_id, lambda chip: constants_without(FAMILIES, chip), lambda v: predicted_time_s(rows, v)
     )
     spread = np.full(len(predicted), values["interval_ratio"])
     labels = Labels(rows.group, rows.device, rows.dtype)

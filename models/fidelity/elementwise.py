@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from models.checks import FloatArray
-from models.fidelity.fitting import merged_constants
+from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.report import GroupReport, TableError, TableReader
 from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, designs_of_chips, read_measured
@@ -108,10 +108,9 @@ def elementwise_reports(path: Path) -> list[GroupReport]:
     """Reports of one table, one group per operator of the table."""
     rows = elementwise_rows(path)
     values = merged_constants(FAMILIES)
-    assert values is not None
     predicted = predicted_time_s(rows, values)
     left_out = left_out_prediction(
-        predicted, rows.chip_id, lambda chip: merged_constants(FAMILIES, chip), lambda v: predicted_time_s(rows, v)
+        predicted, rows.chip_id, lambda chip: constants_without(FAMILIES, chip), lambda v: predicted_time_s(rows, v)
     )
     roofline = rows.traffic_bytes / rows.designs.memory_bandwidth_bytes_per_s
     spread = np.full(len(predicted), values["interval_ratio"])

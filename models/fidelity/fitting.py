@@ -122,18 +122,20 @@ def write_left_out(
     return _write(f"{name}_left_out", rows)
 
 
-def merged_constants(families: Sequence[str], chip_id: str | None = None) -> Mapping[str, float] | None:
-    """
-    Return the constants of all `families` together; with a chip, those that never saw it.
+def merged_constants(families: Sequence[str]) -> dict[str, float]:
+    """Return the constants of all `families` together."""
+    return {name: value for family in families for name, value in constants(family).items()}
 
-    The left-out constants stand in the file of the first family. None where no fit has seen that chip.
+
+def constants_without(families: Sequence[str], chip_id: str) -> dict[str, float] | None:
     """
-    merged = {name: value for family in families for name, value in constants(family).items()}
-    if chip_id is None:
-        return merged
+    Return the constants of all `families` that never saw this chip, or None where no fit has seen it.
+
+    The left-out constants stand in the file of the first family.
+    """
     stored = constants(f"{families[0]}_left_out")
     own = {key.split(".", 1)[1]: value for key, value in stored.items() if key.split(".", 1)[0] == chip_id}
-    return merged | own if own else None
+    return merged_constants(families) | own if own else None
 
 
 def _write(name: str, rows: list[list[str]]) -> Path:

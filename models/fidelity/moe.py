@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from models.checks import BoolArray, FloatArray, IntArray
-from models.fidelity.fitting import merged_constants
+from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.moe_routing import routed_load
 from models.fidelity.report import GroupReport, TableReader
@@ -176,10 +176,9 @@ def grouped_gemm_reports(path: Path) -> list[GroupReport]:
 
 def _reports(rows: ExpertRows, group: StringArray, model: Any, notes: Mapping[str, str]) -> list[GroupReport]:
     values = merged_constants(FAMILIES)
-    assert values is not None
     predicted = model(rows, values)
     left_out = left_out_prediction(
-        predicted, rows.chip_id, lambda chip: merged_constants(FAMILIES, chip), lambda v: model(rows, v)
+        predicted, rows.chip_id, lambda chip: constants_without(FAMILIES, chip), lambda v: model(rows, v)
     )
     spread = np.full(len(predicted), values["interval_ratio"])
     roofline = np.maximum(*_bounds(rows))

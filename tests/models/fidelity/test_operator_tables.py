@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from models.fidelity import attention, collective, elementwise, fit_elementwise, moe
-from models.fidelity.fitting import Parameter, Sample, fit_constants, merged_constants, subsample
+from models.fidelity.fitting import Parameter, Sample, constants_without, fit_constants, merged_constants, subsample
 from models.fidelity.report import TableError
 from models.fidelity.rows import read_measured
 from models.tables import DATA, read_rows
@@ -78,9 +78,9 @@ def test_left_out_constants_never_come_from_the_device_itself():
         (collective.FAMILIES, "h100_sxm"),
         (moe.FAMILIES, "a100_sxm"),
     ):
-        everywhere, without = merged_constants(families), merged_constants(families, chip)
+        everywhere, without = merged_constants(families), constants_without(families, chip)
         assert without is not None and dict(without) != dict(everywhere)
-        assert merged_constants(families, "tpu_v6e") is None
+        assert constants_without(families, "tpu_v6e") is None
 
 
 def test_a_fit_finds_the_constants_that_made_its_rows():
