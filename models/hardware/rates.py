@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from models.checks import FloatArray, IntArray
+from models.checks import BoolArray, FloatArray, IntArray
 from models.hardware.design import DesignBatch
 from models.precision.formats import RATE_CLASSES
+from models.precision.promotion import class_code, promoted_classes
 
-__all__ = ["OPERAND_BYTES", "PROMOTION", "RATE_CLASSES", "class_code", "native_signature", "rate_ratios"]
+__all__ = ["OPERAND_BYTES", "RATE_CLASSES", "class_code", "native_signature", "rate_ratios"]
 
 OPERAND_BYTES = np.array([4.0, 4.0, 2.0, 1.0, 1.0, 0.75, 0.5])
 """Bytes of one operand of each class between shared buffer and array; a format's definition, so not a constant."""
 
-PROMOTION = {"fp4": "fp6", "fp6": "fp8", "fp8": "bf16", "int8": "bf16", "tf32": "fp32", "bf16": "fp32"}
-"""The next wider class that holds every value of a class exactly (bf16 keeps 8 bits, so int8 fits)."""
 
+@dataclass(frozen=True)
+class NativeClasses:
+    """What the arrays of designs with one set of native classes do; arrays of shape (n_classes,)."""
 
-def class_code(name: str) -> int:
-    """Position of a class in `RATE_CLASSES`."""
-    return RATE_CLASSES.index(name)
+    promoted: IntArray
+    """Class that each class is computed in, as codes of `RATE_CLASSES`."""
+    native: BoolArray
 
 
 def rate_ratios(designs: DesignBatch) -> FloatArray:
@@ -27,27 +31,21 @@ def rate_ratios(designs: DesignBatch) -> FloatArray:
     return np.stack([getattr(designs, f"{name}_rate_ratio") for name in RATE_CLASSES], axis=1)
 
 
-def native_signature(designs: DesignBatch) -> tuple[IntArray, IntArray]:
+def native_signature(designs: DesignBatch) -> tuple[list[NativeClasses], IntArray]:
     """
     Return the distinct sets of native classes and which of them each design has.
 
     Returns
     -------
-    promoted : array of shape (n_signatures, n_classes)
-        Class that each class is computed in, as codes of `RATE_CLASSES`.
+    signatures : list of NativeClasses
+        One for each distinct set. Without any class that contains another, that one is computed in the widest native.
     inverse : array of shape (n_designs,)
-        Row of `promoted` that holds for a design.
+        Signature of each design.
     """
-    native, inverse = np.unique(rate_ratios(designs) > 0, axis=0, return_inverse=True)
-    promoted = np.array([[_promoted(code, row) for code in range(len(RATE_CLASSES))] for row in native])
-    return promoted, inverse.reshape(-1)
-
-
-def _promoted(code: int, native: np.ndarray) -> int:
-    """Walk up the promotions until a native class is met; without any, the array computes in its widest class."""
-    name = RATE_CLASSES[code]
-    while not native[class_code(name)]:
-        if name not in PROMOTION:
-            return int(np.flatnonzero(native)[0])
-        name = PROMOTION[name]
-    return class_code(name)
+    rates = rate_ratios(designs)
+    native, promoted = rates > 0, promoted_classes(rates)
+    computable = np.take_along_axis(native, promoted, axis=1)
+    promoted = np.where(computable, promoted, np.argmax(native, axis=1)[:, None])
+    distinct, inverse = np.unique(np.concatenate([promoted, native], axis=1), axis=0, return_inverse=True)
+    n = len(RATE_CLASSES)
+    return [NativeClasses(row[:n], row[n:] > 0) for row in distinct], inverse.reshape(-1)

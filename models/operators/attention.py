@@ -118,7 +118,7 @@ def attention_prefill_time_s(
         effective length, sum(length^2) / sum(length), with batch = tokens / length.
     n_heads, n_kv_heads, head_dim_qk, head_dim_v, kv_bytes_per_element : arrays, as `batch`
         On one chip, after the tensor-parallel cut.
-    matrix_rate_ratio : scalar or array of shape (n_designs,)
+    matrix_rate_ratio : scalar, or array of shape (n_designs,) or (n_designs, n_shapes)
         Rate of the format that multiplies, over bf16. [1]
     causal, window_tokens
         Each query sees earlier tokens only, and at most the window (0: all).
@@ -263,7 +263,7 @@ def _decode_cycles_per_row(
     A latent serves scores and values from one copy on the chip, so its kernel comes nearer to the peak. Kernels
     without a matrix path state vector cycles per element instead.
     """
-    macs = per_design(macs_per_cycle_per_core(designs) * np.asarray(matrix_rate_ratio), d_qk)
+    macs = per_design(macs_per_cycle_per_core(designs), d_qk) * per_design(matrix_rate_ratio, d_qk)
     efficiency = np.where(latent, c["decode_latent_efficiency_fraction"], c["decode_matrix_efficiency_fraction"])
     lanes = per_design(designs.vector_lanes_per_core, d_qk) / LANES_REFERENCE
     return np.asarray((d_qk + d_v) * (1.0 / (macs * efficiency) + c["decode_vector_cycles_per_element"] / lanes))

@@ -11,8 +11,9 @@ import numpy as np
 from models.checks import FloatArray, require_known
 from models.precision.error import depth_factor, error_terms, squared_error
 from models.precision.formats import RATE_CLASSES, number_format
-from models.precision.mix import PrecisionMix, common_classes, precision_mix
+from models.precision.mix import PrecisionMix, precision_mix
 from models.precision.profile import AmplificationProfile, default_profile
+from models.precision.promotion import class_code, common_classes, contains, needs_widening
 from models.tables import DATA, constants, read_rows
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def choice_groups(
                 number = _format_of(term.site.operand, term.module, name, kind, used, formats)
                 if number is not None:
                     squared += squared_error(term, {number: 1.0}, measured, depth_factor(network, measured))
-            options.append(Choice(stationary, moving, runs, _widening(stationary, runs), scale * squared))
+            widening = _widening(stationary, runs, native_classes)
+            options.append(Choice(stationary, moving, runs, widening, scale * squared))
         if not options:
             raise ValueError(
                 f"no format of {name} runs on arrays with {', '.join(sorted(native_classes)) or 'no rates'}"
@@ -182,9 +184,10 @@ def _native_class(kind: str, stationary: str, moving: str, native: Collection[st
     return runs if wide or number_format(moving).native_class == runs else None
 
 
-def _widening(stationary: str, runs: str) -> float:
+def _widening(stationary: str, runs: str, native: Collection[str]) -> float:
     number = number_format(stationary)
-    return 0.0 if number.native_class == runs else number.dequantisation_ops
+    classes = class_code(number.native_class), class_code(number.rate_class), class_code(runs)
+    return number.dequantisation_ops if needs_widening(*classes, number.rate_class in native) else 0.0
 
 
 def _undominated(options: Sequence[Choice]) -> list[Choice]:
@@ -201,11 +204,4 @@ def _dominates(first: Choice, second: Choice) -> bool:
         for c in (first, second)
     ]
     no_more = all(a <= b for a, b in zip(*bits, strict=True))
-    return no_more and first.kl_nats <= second.kl_nats and _no_slower(first.compute_class, second.compute_class)
-
-
-def _no_slower(first: str, second: str) -> bool:
-    """A native narrower class that is contained in a wider one is not slower; unrelated classes do not compare."""
-    wider = {"fp4": "fp6 fp8 bf16 tf32 fp32", "fp6": "fp8 bf16 tf32 fp32", "fp8": "bf16 tf32 fp32"}
-    wider |= {"int8": "bf16 tf32 fp32", "bf16": "tf32 fp32", "tf32": "fp32"}
-    return first == second or second in wider.get(first, "").split()
+    return no_more and first.kl_nats <= second.kl_nats and contains(second.compute_class, first.compute_class)

@@ -10,6 +10,7 @@ import numpy as np
 
 from models.checks import FloatArray, require_known
 from models.precision.formats import RATE_CLASSES, Format, number_format
+from models.precision.promotion import class_code, common_classes, needs_widening
 from models.tables import DATA, constants, read_json
 
 LINEAR_MODULES = (
@@ -118,8 +119,12 @@ class PrecisionMix:
 
     def quantise_ops_per_activation(self, module: str) -> float:
         """Vector operations that scale and round one activation on the way in; none for 16 bits and wider [1]."""
-        narrow = self.operand_formats(module)[1].code_bits < 16
-        return constants("precision")["online_quantisation_ops_per_element"] if narrow else 0.0
+        return rounding_ops(self.operand_formats(module)[1])
+
+
+def rounding_ops(number: Format) -> float:
+    """Vector operations that scale and round one value to a format; none for 16 bits and wider [1]."""
+    return constants("precision")["online_quantisation_ops_per_element"] if number.code_bits < 16 else 0.0
 
 
 def precision_mix(
@@ -164,11 +169,6 @@ def precision_mix(
     return mix
 
 
-def common_classes(first: Format, second: Format) -> tuple[str, ...]:
-    """Array rates that contain both formats, narrowest first: an operation is promoted along them."""
-    return tuple(name for name in first.classes if name in second.classes)
-
-
 def compute_rate_ratio(mix: PrecisionMix, module: str, designs: object) -> FloatArray:
     """
     Return the rate at which the arrays of each design run a module, over bf16.
@@ -206,11 +206,12 @@ def dequantisation_ops(mix: PrecisionMix, module: str, designs: object) -> Float
     """
     stationary, _ = mix.operand_formats(module)
     _, chosen = _fastest(mix, module, designs)
-    classes = np.array(common_classes(*mix.operand_formats(module)))
-    own = classes[chosen] == stationary.native_class
-    small = np.isin(stationary.rate_class, ("fp4", "fp6"))
-    mixed = small & np.isin(classes[chosen], ("fp6", "fp8")) & (_rate(designs, stationary.rate_class) > 0)
-    return np.where(own | mixed, 0.0, stationary.dequantisation_ops)
+    codes = np.array([class_code(name) for name in common_classes(*mix.operand_formats(module))])
+    widened = needs_widening(
+        class_code(stationary.native_class), class_code(stationary.rate_class), codes[chosen],
+        _rate(designs, stationary.rate_class) > 0,
+    )  # fmt: skip
+    return np.where(widened, stationary.dequantisation_ops, 0.0)
 
 
 def _fastest(mix: PrecisionMix, module: str, designs: object) -> tuple[FloatArray, np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 from models.checks import FloatArray
 from models.precision.choices import Choice, ChoiceGroup
 from models.precision.formats import number_format
+from models.precision.mix import rounding_ops
 from models.tables import constants
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _linear_cost(linear: LinearOperator, choice: Choice, load: Load) -> float:
     input_bytes = rows * linear.n_in * number_format(choice.moving).activation_bits / 8.0
     compute = 2.0 * rows * stored / (_nominal_rate(choice.compute_class) * load.flop_per_byte)
     widening = choice.dequant_ops * met * stored / load.vector_ops_per_byte
-    rounding = _rounding_ops(choice.moving) * rows * linear.n_in / load.vector_ops_per_byte
+    rounding = rounding_ops(number_format(choice.moving)) * rows * linear.n_in / load.vector_ops_per_byte
     return linear.count * (max(weight_bytes + input_bytes, compute, widening) + rounding)
 
 
@@ -119,7 +120,7 @@ def _vector_cost(network: LoweredNetwork, name: str, choice: Choice, load: Load)
 
     Scores live in the accumulators of the product that made them, so a narrower format of theirs moves no byte less.
     """
-    rounding = _rounding_ops(choice.stationary) / load.vector_ops_per_byte
+    rounding = rounding_ops(number_format(choice.stationary)) / load.vector_ops_per_byte
     if name == "scores":
         elements = sum(a.count * a.n_heads for a in network.attentions) * load.context_tokens
         return load.tokens * elements * rounding
@@ -127,11 +128,6 @@ def _vector_cost(network: LoweredNetwork, name: str, choice: Choice, load: Load)
     operators = [v for v in network.vectors if v.op in _VECTOR_OPS[name]]
     moved = value_bytes / constants("precision")["on_chip_bandwidth_ratio"]
     return load.tokens * sum(v.elements_per_token * v.count * (v.passes * moved + rounding) for v in operators)
-
-
-def _rounding_ops(name: str) -> float:
-    wide = number_format(name).code_bits >= 16
-    return 0.0 if wide else constants("precision")["online_quantisation_ops_per_element"]
 
 
 def _nominal_rate(compute_class: str) -> float:

@@ -16,8 +16,8 @@ from models.architectures.lowered import (
 )
 from models.architectures.parallel import split
 from models.checks import FloatArray, IntArray
-from models.operators.collective_terms import two_level_terms
 from models.operators.attention import mean_keys
+from models.operators.collective_terms import two_level_terms
 from models.operators.step import StepProgram, Term, step_program, term
 from models.precision.mix import PrecisionMix
 from models.serving.mix_columns import Columns, attention_columns, expert_columns, linear_columns, vector_columns
@@ -142,7 +142,10 @@ class _Frame:
 def _step_weight_bytes(
     cut: Sequence[LoweredNetwork], mixes: Sequence[PrecisionMix], degree: IntArray, mix: IntArray
 ) -> FloatArray:
-    table = [[sum(o.n_in * o.n_out * o.count * x.weight_bits(o.module) / 8.0 for o in c.linears) for x in mixes] for c in cut]
+    table = [
+        [sum(o.n_in * o.n_out * o.count * x.weight_bits(o.module) / 8.0 for o in c.linears) for x in mixes]
+        for c in cut
+    ]
     return np.asarray(table)[degree, mix]
 
 
@@ -240,7 +243,7 @@ def _conversion_columns(
     *,
     cached: bool,
 ) -> dict[str, FloatArray]:
-    """Classes and bytes of an attention operator, and the vector work of all its conversions; a prompt reads no cache."""
+    """Classes and bytes of an attention operator, and the vector work of its conversions; a prompt reads no cache."""
     rows = batch * queries * sizes["n_heads"]
     entries = batch * sizes["kv_elements_per_token"]
     rounding = rows * (heads["head_dim_qk"] * formats["query_ops"] + keys * formats["probability_ops"])

@@ -1,0 +1,69 @@
+"""Routed expert MLPs of a step: time, work by number format, and the conversions of their weights and inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.checks import FloatArray, IntArray
+from models.hardware.design import DesignBatch, peak_flop_per_s
+from models.hardware.rates import NativeClasses
+from models.operators.activity import (
+    DEQUANTISED_ROWS,
+    Columns,
+    TermActivity,
+    beside_conversions,
+    class_rates,
+    codes,
+    macs_by_class,
+    widened,
+)
+from models.operators.moe import expected_distinct_experts, expert_mlp_time_s
+
+
+def expert_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+    """All routed expert MLPs of a layer on the busiest chip; the rates are those of each column's classes."""
+    up = classes.promoted[codes(c["rate_class"])]
+    down = classes.promoted[codes(c.get("down_class", c["rate_class"]))]
+    halves = 2.0 if op == "gated" else 1.0
+    share = halves / (halves + 1.0)
+    rate = 1.0 / (share / class_rates(designs, up) + (1.0 - share) / class_rates(designs, down))
+    time_s = expert_mlp_time_s(
+        designs, c["tokens"], c["hidden"], c["inter"], c["n_experts"], c["top_k"],
+        expert_parallel=c["expert_parallel"], weight_bytes_per_element=c["weight_bytes"], matrix_rate_ratio=rate,
+        zipf_exponent=c["zipf_exponent"], gated=op == "gated",
+    )  # fmt: skip
+    expert = (halves + 1.0) * c["hidden"] * c["inter"]
+    macs = np.atleast_2d(c["tokens"] * c["top_k"] / c["expert_parallel"] * expert)
+    touched = expected_distinct_experts(c["n_experts"], c["top_k"], c["tokens"], c["zipf_exponent"])
+    weights = touched / c["expert_parallel"] * expert
+    traffic = np.atleast_2d(weights * c["weight_bytes"])
+    conversions = _conversions(c, classes, (up, down), weights * np.ceil(_rows(c) / touched / DEQUANTISED_ROWS), share)
+    zero = np.zeros_like(traffic)
+    return TermActivity(
+        beside_conversions(designs, time_s, conversions),
+        2.0 * macs / (peak_flop_per_s(designs)[:, None] * rate),
+        traffic / designs.memory_bandwidth_bytes_per_s[:, None],
+        macs_by_class((macs * share, up), (macs * (1.0 - share), down)),
+        traffic,
+        zero + conversions,
+        zero,
+    )
+
+
+def _rows(c: Columns) -> FloatArray:
+    """Rows of all experts together [1]."""
+    return np.asarray(c["tokens"] * c["top_k"])
+
+
+def _conversions(
+    c: Columns, classes: NativeClasses, computed: tuple[IntArray, IntArray], weights: FloatArray, up_share: float
+) -> FloatArray | float:
+    """Vector operations that widen the weights of the experts met and round the inputs of both matrices."""
+    if "up_dequant_ops" not in c:
+        return 0.0
+    inputs = c["up_quantise_ops"] * c["hidden"] + c["down_quantise_ops"] * c["top_k"] * c["inter"]
+    ops = c["tokens"] / c["expert_parallel"] * inputs
+    for side, runs, part in zip(("up", "down"), computed, (up_share, 1.0 - up_share), strict=True):
+        needed = widened(c[f"{side}_native"], c[f"{side}_weight_class"], runs, classes)
+        ops = ops + part * weights * c[f"{side}_dequant_ops"] * needed
+    return ops
