@@ -58,6 +58,7 @@ BF16_CONSTANTS: Mapping[str, Bound] = {
 }
 NARROW_CONSTANTS: Mapping[str, Bound] = {
     "rate_loss_exponent": Bound(0.15, 0.0, 0.6),
+    "rate_loss_exponent_beyond_double": Bound(0.15, 0.0, 0.6),
     "fp8_quantisation_start_s": Bound(10e-6, 0.0, 20e-6),
     "fp8_quantisation_cycles_per_element": Bound(0.5, 0.0, 4.0),
     "quantisation_passes_ratio": Bound(1.0, 0.0, 6.0),
@@ -93,14 +94,19 @@ def fit_groups(directory: Path) -> list[GemmRows]:
 
 
 @functools.cache
-def _stages() -> dict[tuple[str, str, str], str]:
+def _listed_groups() -> dict[tuple[str, str, str], dict[str, str]]:
     rows = read_rows(DATA / "gemm_fit_groups.csv")
-    return {(row["table"], row["chip"], row["dtype"]): row["stage"] for row in rows}
+    return {(row["table"], row["chip"], row["dtype"]): row for row in rows}
+
+
+def _listed(group: GemmRows) -> Mapping[str, str]:
+    key = (group.table, str(group.chip[0]), str(group.dtype[0]))
+    return _listed_groups().get(key, {"stage": "", "weight": "0"})
 
 
 def group_stage(group: GemmRows) -> str:
     """Stage of the fit that learns from a group, as listed in `gemm_fit_groups.csv`; empty where none does."""
-    return _stages().get((group.table, str(group.chip[0]), str(group.dtype[0])), "")
+    return _listed(group)["stage"]
 
 
 def fit(groups: Sequence[GemmRows], base: Mapping[str, float], most_evaluations: int) -> dict[str, float]:
@@ -123,7 +129,7 @@ def predict_with(group: GemmRows, values: Mapping[str, float]) -> FloatArray:
 def _fit_some(
     groups: Sequence[GemmRows], values: dict[str, float], free: Mapping[str, Bound], most_evaluations: int
 ) -> dict[str, float]:
-    """Least soft-L1 log ratio: every source of data weighs alike, and within it every group."""
+    """Least soft-L1 log ratio: every source of data weighs alike, and within it every die."""
     low = np.array([bound.low for bound in free.values()])
     span = np.array([bound.high - bound.low for bound in free.values()])
     begin = (np.array([values[name] for name in free]) - low) / span
@@ -132,8 +138,7 @@ def _fit_some(
         trial = values | dict(zip(free, low + share * span, strict=True))
         return np.concatenate([np.log(predict_with(group, trial) / group.latency_s) for group in groups])
 
-    starts = [group.source.start for group in groups]
-    weight = np.concatenate([np.full(len(g.m), 1.0 / (len(g.m) * starts.count(g.source.start))) for g in groups])
+    weight = _row_weights(groups)
 
     def weighted(share: FloatArray) -> FloatArray:
         ratio = residual(share) / SOFT_LOSS_SCALE
@@ -149,6 +154,14 @@ def _fit_some(
         max_nfev=most_evaluations,
     )
     return values | {name: float(v) for name, v in zip(free, low + solution.x * span, strict=True)}
+
+
+def _row_weights(groups: Sequence[GemmRows]) -> FloatArray:
+    """Weight of every row: sources alike, groups within a source by their listed weight, rows of a group alike."""
+    listed = np.array([float(_listed(group)["weight"]) for group in groups])
+    source = np.array([group.source.start for group in groups])
+    share = [weight / listed[source == name].sum() for weight, name in zip(listed, source, strict=True)]
+    return np.concatenate([np.full(len(g.m), part / len(g.m)) for g, part in zip(groups, share, strict=True)])
 
 
 def write_constants(name: str, values: Mapping[str, float], groups: Sequence[GemmRows]) -> None:

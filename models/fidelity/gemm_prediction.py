@@ -126,8 +126,8 @@ def _latency_s(
     if not rows.source.recent_kernels:
         kernels = dataclasses.replace(design, bulk_async_copy=np.zeros(1))
     cycles = onchip_cycles(kernels, m, n, k, element * one, ratio * one, used, rows.source.splits(number_format))
-    issued_flop_per_s = 2.0 * m * n * k / ratio * design.clock_hz[:, None] / cycles
-    cycles = cycles * droop_slowdown(issued_power_w(design, issued_flop_per_s, used) / design.tdp_w[:, None])
+    issued_flop_per_s = 2.0 * m * n * k * design.clock_hz[:, None] / cycles
+    cycles = cycles * droop_slowdown(issued_power_w(design, issued_flop_per_s, ratio, used) / design.tdp_w[:, None])
     copies = np.clip(np.ceil(design.l2_bytes[:, None] / (n * k * element)), 1.0, rows.source.largest_rotation)
     moved = gemm_dram_bytes(
         effective_l2_bytes(design), m, n, k, element * one, element * one, OUTPUT_BYTES * one, copies, constants=used

@@ -74,9 +74,9 @@ def onchip_cycles(
     """
     used = constants or gemm_constants()
     sizes = [np.atleast_1d(require_at_least(name, v, 1)) for name, v in (("m", m), ("n", n), ("k", k))]
-    element_bytes = require_positive("operand_bytes", operand_bytes, "B")
-    ratio = require_positive("rate_ratio", rate_ratio, "1")
-    n_shapes = max(len(size) for size in sizes)
+    element_bytes = np.atleast_1d(require_positive("operand_bytes", operand_bytes, "B"))
+    ratio = np.atleast_1d(require_positive("rate_ratio", rate_ratio, "1"))
+    n_shapes = max(values.shape[-1] for values in (*sizes, element_bytes, ratio))
     ratio = np.broadcast_to(ratio, (designs.n_designs if ratio.ndim == 2 else 1, n_shapes))
     m, n, k, element_bytes = (
         np.ascontiguousarray(np.broadcast_to(values, (n_shapes,))) for values in (*sizes, element_bytes)
@@ -103,7 +103,7 @@ def _least_cycles(
     return least_cycles(
         *shape,
         np.ascontiguousarray(np.broadcast_to(k_per_step(designs)[:, None] * rate_ratio, shape)),
-        np.ascontiguousarray(np.broadcast_to(np.maximum(rate_ratio, 1.0) ** constants.rate_loss_exponent, shape)),
+        np.ascontiguousarray(np.broadcast_to(_rate_loss(rate_ratio, constants), shape)),
         designs.noc_bytes_per_cycle_per_core,
         np.where(old, 1.0, constants.operand_exposed_fraction),
         constants.least_cycles_per_k * (1.0 - 1.0 / designs.array_k),
@@ -122,6 +122,13 @@ def _least_cycles(
         constants.k_tile_elements,
         constants.split_cost_ratio * ACCUMULATOR_BYTES,
     )
+
+
+def _rate_loss(rate_ratio: FloatArray, constants: GemmConstants) -> FloatArray:
+    """Cycles a step takes at a format faster than bf16 over those at full rate, of the shape of `rate_ratio` [1]."""
+    doublings = np.log2(np.maximum(rate_ratio, 1.0))
+    first = constants.rate_loss_exponent * np.minimum(doublings, 1.0)
+    return np.asarray(2.0 ** (first + constants.rate_loss_exponent_beyond_double * np.maximum(doublings - 1.0, 0.0)))
 
 
 def gemm_dram_bytes(
@@ -269,16 +276,24 @@ def droop_slowdown(issued_power_over_cap: FloatArray) -> FloatArray:
 
 
 def issued_power_w(
-    designs: DesignBatch, issued_bf16_flop_per_s: FloatArray, constants: GemmConstants | None = None
+    designs: DesignBatch,
+    issued_flop_per_s: FloatArray,
+    rate_ratio: ArrayLike = 1.0,
+    constants: GemmConstants | None = None,
 ) -> FloatArray:
     """
     Return the board power of issued work at the full clock, shape (n_designs, n_shapes) [W].
 
     Energy grows with node and with the square of the clock, from the fitted joule per bf16 FLOP at 5 nm, 1.8 GHz
     and 2048 multiply-accumulates a cycle and core; more of them share what a core fetches and issues. A FLOP of
-    a format that runs r times as fast counts 1/r.
+    a format that runs r times as fast takes r^-0.65 of it, as board power shows.
     """
     used = constants or gemm_constants()
     scale = designs.node_nm / 5.0 * (designs.clock_hz / 1.8e9) ** 2
     scale = scale * (2048.0 / macs_per_cycle_per_core(designs)) ** used.energy_array_exponent
-    return np.asarray(used.energy_j_per_flop * scale[:, None] * issued_bf16_flop_per_s)
+    return np.asarray(
+        used.energy_j_per_flop
+        * scale[:, None]
+        * issued_flop_per_s
+        / np.asarray(rate_ratio) ** used.energy_rate_exponent
+    )

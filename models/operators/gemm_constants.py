@@ -23,6 +23,7 @@ class GemmConstants:
     kernel_start_cycles_without_bulk_copy: float
     split_cost_ratio: float
     rate_loss_exponent: float
+    rate_loss_exponent_beyond_double: float
     fold_overlap_fraction: float
     group_coordination_cycles: float
     k_tile_elements: float
@@ -31,6 +32,7 @@ class GemmConstants:
     memory_ramp_s: float
     energy_j_per_flop: float
     energy_array_exponent: float
+    energy_rate_exponent: float
     operand_path_elements: float
     operand_exposed_fraction: float
     least_cycles_per_k: float

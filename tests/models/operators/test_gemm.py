@@ -159,6 +159,25 @@ def test_issued_power_of_a_large_gemm_is_near_the_measured_board_power():
     assert issued_power_w(design, np.array([[684e12]]))[0, 0] == pytest.approx(691, rel=0.3)
 
 
+def test_a_narrow_format_draws_less_power_for_the_same_work_but_more_at_its_full_rate():
+    design, rate = reference_design(), np.array([[1e14]])
+    assert issued_power_w(design, rate, 2.0)[0, 0] < issued_power_w(design, rate)[0, 0]
+    assert issued_power_w(design, 2 * rate, 2.0)[0, 0] > issued_power_w(design, rate)[0, 0]
+
+
+def test_kernels_that_never_cut_k_take_longer_on_few_columns():
+    few = ([16.0], [512.0], [65536.0], [2.0], [1.0])
+    assert (
+        onchip_cycles(reference_design(), *few, splits=(1,))[0, 0] > 3 * onchip_cycles(reference_design(), *few)[0, 0]
+    )
+
+
+def test_a_faster_format_is_never_slower():
+    ratios = np.linspace(1, 8, 50)
+    cycles = onchip_cycles(reference_design(), [512.0], [8192.0], [8192.0], np.full(50, 1.0), ratios)[0]
+    assert (np.diff(cycles) <= 1e-9 * cycles[1:]).all()
+
+
 def test_cores_without_bulk_copy_start_later():
     both = concatenate([reference_design(), replace(reference_design(), bulk_async_copy=0)])
     start = kernel_start_cycles(both)
