@@ -88,13 +88,8 @@ def is_boundable(objective: Objective) -> bool:
 
 def idle_parameters(problem: Problem) -> tuple[str, ...]:
     """Parameters that no scenario of the study can use, so that the cheapest value is at least as good as any."""
-    system = problem.scenarios[0].scenario.system
-    idle = ["second_tier"]
-    if system.n_chips == 1:
-        idle.append("scale_up_link")
-    if system.n_chips <= system.n_chips_per_node:
-        idle.append("scale_out_link")
-    return tuple(idle)
+    used = frozenset().union(*[each.used_links for each in problem.scenarios])
+    return ("second_tier", *[f"{link}_link" for link in ("scale_up", "scale_out") if link not in used])
 
 
 def root_boxes(problem: Problem) -> Boxes:
@@ -128,14 +123,8 @@ def root_boxes(problem: Problem) -> Boxes:
 
 
 def alternative_windows(problem: Problem) -> IntArray:
-    """First and last alternative of each degree and mix, shape (n_windows, 2); one window for a mixture."""
-    if len(problem.scenarios) > 1:
-        return np.array([[0, 0]])
-    choices = problem.scenarios[0].choices
-    key = choices.tensor_parallel.astype(np.int64) * len(problem.scenarios[0].scenario.mixes) + choices.mix
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    ends = np.append(starts[1:], len(key)) - 1
-    return np.stack([starts, ends], axis=1)
+    """First and last alternative of each window of the scenario, shape (n_windows, 2); one window for a mixture."""
+    return np.array([[0, 0]]) if len(problem.scenarios) > 1 else problem.scenarios[0].windows
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ class ConvnetDocument(_Scenario):
     """Images through a convolutional network."""
 
     kind: Literal["convnet"]
-    network: str
+    network: str = Field(description="name of the catalogue, or a layer table (CSV) beside the study")
     batch: int = Field(1, ge=1, le=65_536, description="images in one pass")
 
 
@@ -125,22 +125,33 @@ class GemmRow(_Strict):
     n: int = Field(ge=1, le=10**9)
     k: int = Field(ge=1, le=10**9)
     batch: int = Field(1, ge=1, le=10**9, description="equal products in one call")
-    count: float = Field(1.0, gt=0, description="calls")
+    count: int = Field(1, ge=1, le=10**9, description="calls")
+    format: str | None = Field(None, description="number format of both operands; the precision mix's where left out")
 
 
 class GemmListDocument(_Scenario):
-    """A list of matrix products."""
+    """A list of matrix products, written out or in a CSV file (m, n, k, batch, count, format) beside the study."""
 
     kind: Literal["gemm_list"]
-    rows: list[GemmRow] = Field(min_length=1, max_length=100_000)
+    rows: list[GemmRow] | None = Field(None, min_length=1, max_length=100_000)
+    file: str | None = Field(None, description="CSV file beside the study")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> GemmListDocument:
+        if (self.rows is None) == (self.file is None):
+            raise ValueError("must hold exactly one of rows and file")
+        return self
 
 
 class TrainingPlanDocument(_Strict):
     """How training is spread over the chips."""
 
-    tensor_parallel: int = Field(1, ge=1, le=4096)
-    pipeline_parallel: int = Field(1, ge=1, le=4096)
-    microbatch_sequences: int = Field(1, ge=1, le=65_536)
+    tensor_parallel: int = Field(1, ge=1, le=4096, description="chips that share each layer")
+    pipeline_parallel: int = Field(1, ge=1, le=4096, description="stages of layers; the rest is data parallel")
+    microbatch_sequences: int = Field(1, ge=1, le=65_536, description="sequences of one pass")
+    interleave: int = Field(1, ge=1, le=64, description="groups of layers each stage holds")
+    zero_stage: Literal[0, 1, 2, 3] = Field(1, description="1 shards optimizer state, 2 gradients too, 3 weights too")
+    sequence_parallel: bool = Field(True, description="norms and residuals are split by tokens")
 
 
 class TrainingDocument(_Scenario):
@@ -150,7 +161,7 @@ class TrainingDocument(_Scenario):
     network: str | dict[str, Any]
     sequence_tokens: int = Field(ge=1, le=MAX_TOKENS)
     global_batch_sequences: int = Field(ge=1, le=10**7)
-    precision: str = Field("bf16", description="recipe with the formats of gradients and optimizer state")
+    precision: str = Field("bf16_training", description="recipe with the formats of gradients and optimizer state")
     recompute: Literal["none", "selective", "full"] = "selective"
     plan: TrainingPlanDocument | None = None
 

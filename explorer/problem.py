@@ -12,15 +12,15 @@ import numpy as np
 from explorer.constraints import Limits, chip_violations, read_limits
 from explorer.document import StudyDocument, StudyError
 from explorer.objectives import Mixture, Objective, objective_values, read_objectives
+from explorer.scenario_readers import SCENARIO_READERS
 from explorer.space import Space, designs_at, read_space
-from explorer.workload import SCENARIO_READERS, Quality
+from explorer.workload import Quality, pointing_at
 from models.checks import FloatArray, IntArray, UnknownNameError, require_known
-from models.evaluate import evaluate
+from models.evaluate import Compiled, Scenario, compile_scenario, evaluate
 from models.evaluation import ScenarioEvaluation, take_alternatives, worst_violation
 from models.hardware.catalog import chip_designs
 from models.hardware.design import DesignBatch
 from models.operators.factor_tables import FactorTables
-from models.serving.steady import CompiledServing, compile_serving
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Problem:
 
     document: StudyDocument
     space: Space
-    scenarios: tuple[CompiledServing, ...]
+    scenarios: tuple[Compiled, ...]
     qualities: tuple[Quality, ...]
     objectives: tuple[Objective, ...]
     mixture: Mixture
@@ -83,7 +83,7 @@ def prepare(document: StudyDocument, folder: Path | None = None) -> Problem:
         except UnknownNameError as error:
             raise StudyError([{"pointer": f"{pointer}/kind", "detail": str(error)}]) from None
         pairs.append(reader(each, document, pointer, folder))
-    scenarios = tuple(compile_serving(scenario) for scenario, _ in pairs)
+    scenarios = tuple(_compiled(i, scenario) for i, (scenario, _) in enumerate(pairs))
     qualities = tuple(quality for _, quality in pairs)
     tables = FactorTables()
     mixture = _mixture(document, scenarios, tables)
@@ -106,7 +106,12 @@ def _chip_ids() -> list[str]:
     return chip_ids()
 
 
-def _mixture(document: StudyDocument, scenarios: tuple[CompiledServing, ...], tables: FactorTables) -> Mixture:
+def _compiled(index: int, scenario: Scenario) -> Compiled:
+    with pointing_at(f"/workload/scenarios/{index}"):
+        return compile_scenario(scenario)
+
+
+def _mixture(document: StudyDocument, scenarios: tuple[Compiled, ...], tables: FactorTables) -> Mixture:
     """Weights, and the best rate of each scenario on as many reference chips as the study has (nan if none fits)."""
     weight = np.array([each.weight for each in document.workload.scenarios])
     if len(scenarios) == 1:

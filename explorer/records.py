@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,8 +10,8 @@ import numpy as np
 
 from explorer.problem import Judgement, Problem, judged_metrics, violated_limit
 from explorer.space import values_at
+from explorer.workload import Quality
 from models.checks import IntArray
-from models.evaluation import ScenarioEvaluation
 from models.hardware.design import (
     DESIGN_FIELDS,
     CoreControl,
@@ -19,6 +20,10 @@ from models.hardware.design import (
     SecondTier,
     Stationarity,
 )
+from models.precision.mix import PrecisionMix
+from models.serving.scenario import ServingScenario
+from models.throughput.convnet import FIRST, INNER, LAST, LOWERINGS
+from models.throughput.scenario import ConvnetScenario, GemmListScenario, TrainingScenario
 
 CODES = {
     "stationarity": Stationarity,
@@ -93,12 +98,12 @@ def operating_point(problem: Problem, judgement: Judgement, index: int) -> dict[
     """The inner choices of one design: plan, batch, formats, by scenario where there are several."""
     points = {}
     for scenario, quality, evaluation in zip(problem.scenarios, problem.qualities, judgement.evaluations, strict=True):
-        points[scenario.scenario.name] = _operating_point(scenario.scenario, quality, evaluation, index)
+        choice = {name: values[index, 0] for name, values in evaluation.choices.items()}
+        points[scenario.name] = _DESCRIBED[evaluation.kind](scenario.scenario, quality, choice)
     return points if len(points) > 1 else next(iter(points.values()))
 
 
-def _operating_point(scenario: Any, quality: Any, evaluation: ScenarioEvaluation, index: int) -> dict[str, Any]:
-    choice = {name: values[index, 0] for name, values in evaluation.choices.items()}
+def _serving_point(scenario: ServingScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:
     mix = scenario.mixes[int(choice["mix"])]
     degree = int(choice["tensor_parallel"])
     return {
@@ -106,11 +111,47 @@ def _operating_point(scenario: Any, quality: Any, evaluation: ScenarioEvaluation
         "data_parallel": scenario.system.n_chips // degree,
         "batch": int(choice["batch"]),
         "scheduling": scenario.scheduling,
-        "precision_mix": mix.name,
-        "kl_nats": dict(zip([m.name for m in quality.mixes], quality.kl_nats, strict=True)).get(mix.name),
+        **_mix_point(mix, quality),
         "weight_bits": {m: mix.weight_bits(m) for m in sorted({o.module for o in scenario.network.linears})},
         "kv_bits": mix.kv_bits,
     }
+
+
+def _mix_point(mix: PrecisionMix, quality: Quality) -> dict[str, Any]:
+    known = dict(zip([m.name for m in quality.mixes], quality.kl_nats, strict=True))
+    return {"precision_mix": mix.name, "kl_nats": known.get(mix.name)}
+
+
+def _convnet_point(scenario: ConvnetScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:
+    mix = scenario.mixes[int(choice["mix"])]
+    return {
+        "data_parallel": scenario.system.n_chips,
+        "batch": scenario.batch,
+        "lowering": LOWERINGS[int(choice["im2col"])],
+        **_mix_point(mix, quality),
+        "weight_bits": {name: mix.weight_bits(name) for name in (FIRST, INNER, LAST)},
+    }
+
+
+def _gemm_list_point(scenario: GemmListScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:
+    return {"data_parallel": scenario.system.n_chips, **_mix_point(scenario.mixes[int(choice["mix"])], quality)}
+
+
+def _training_point(scenario: TrainingScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **{name: int(value) for name, value in choice.items()},
+        "recompute": scenario.plans[0].recompute,
+        "precision_mix": scenario.mix.name,
+    }
+
+
+_DESCRIBED: Mapping[str, Callable[[Any, Quality, Mapping[str, Any]], dict[str, Any]]] = {
+    "llm_serving": _serving_point,
+    "convnet": _convnet_point,
+    "gemm_list": _gemm_list_point,
+    "training": _training_point,
+}
+"""Kind of scenario -> its inner choices as plain data."""
 
 
 def metrics_document(problem: Problem, judgement: Judgement, index: int) -> dict[str, Any]:

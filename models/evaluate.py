@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,38 @@ from models.hardware.design import DesignBatch
 from models.hardware.energy import energy_per_access
 from models.hardware.power import full_rate_power_w, power_violation_ratio
 from models.operators.factor_tables import FactorTables
-from models.serving.steady import CompiledServing, steady_state
+from models.serving.scenario import ServingScenario
+from models.serving.steady import CompiledServing, compile_serving, steady_state
+from models.throughput.fixed import compile_fixed_work, fixed_work
+from models.throughput.scenario import ConvnetScenario, FixedWork, GemmListScenario, TrainingScenario
+from models.throughput.work import CompiledWork
+
+Scenario = ServingScenario | FixedWork
+Compiled = CompiledServing | CompiledWork
+
+_COMPILERS: Mapping[type, Callable[[Any], Compiled]] = {
+    ServingScenario: compile_serving,
+    ConvnetScenario: compile_fixed_work,
+    GemmListScenario: compile_fixed_work,
+    TrainingScenario: compile_fixed_work,
+}
+
+_EVALUATIONS: Mapping[type, Callable[..., ScenarioEvaluation]] = {
+    CompiledServing: steady_state,
+    CompiledWork: fixed_work,
+}
+
+
+def compile_scenario(scenario: Scenario) -> Compiled:
+    """
+    Return a scenario of any kind as programs over its inner choices.
+
+    Raises
+    ------
+    ValueError
+        If the scenario breaks a rule of its kind.
+    """
+    return _COMPILERS[type(scenario)](scenario)
 
 
 def figures(cost: DesignBatch) -> Figures:
@@ -35,7 +67,7 @@ def figures(cost: DesignBatch) -> Figures:
 def evaluate(
     performance: DesignBatch,
     cost: DesignBatch,
-    scenarios: Sequence[CompiledServing],
+    scenarios: Sequence[Compiled],
     tables: FactorTables,
     alternatives: IntArray | None = None,
 ) -> list[ScenarioEvaluation]:
@@ -68,7 +100,9 @@ def evaluate(
     access = energy_per_access(cost)
     highest = access.static_w if performance is cost else energy_per_access(performance).static_w
     chips = figures(cost)
-    return [steady_state(each, performance, access, highest, chips, tables, alternatives) for each in scenarios]
+    return [
+        _EVALUATIONS[type(each)](each, performance, access, highest, chips, tables, alternatives) for each in scenarios
+    ]
 
 
 def chip_limits(cost: DesignBatch) -> dict[str, FloatArray]:

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from explorer.samplers import SAMPLER_NAMES
-from explorer.workload import SCENARIO_READERS
+from explorer.scenario_readers import SCENARIO_READERS
 from models.architectures import load_network, lower, network_names
 from models.architectures.parallel import kv_bytes_per_token_per_chip
 from models.hardware.catalog import chip, chip_ids

@@ -23,6 +23,7 @@ MODEL_LAYERS = (
     ("architectures",),
     ("evaluation",),
     ("serving",),
+    ("throughput",),
     ("metrics",),
     ("evaluate",),
     ("fidelity",),

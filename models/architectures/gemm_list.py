@@ -150,7 +150,8 @@ def _row(row: Mapping[str, Any], place: str, default_format: str) -> tuple[list[
             raise ValueError(f"{place}: column {column} is missing")
     filled = {name: DEFAULTS.get(name) if row.get(name) in (None, "") else row[name] for name in SIZES}
     sizes = [whole_number(filled[name], f"{place}: column {name}") for name in SIZES]
-    return sizes, require_known(f"format in {place}", row.get("format") or default_format, FORMATS)
+    stated = row.get("format")
+    return sizes, require_known(f"format in {place}", stated, FORMATS) if stated else default_format
 
 
 def _shapes(sizes: list[list[int]], formats: list[str], where: str) -> GemmShapes:

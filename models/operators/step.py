@@ -67,7 +67,8 @@ class Term:
     - experts: tokens, hidden, inter, n_experts, top_k, expert_parallel, weight_bytes, rate_class, zipf_exponent; where
       formats matter also down_class, and for up and down X_dequant_ops per weight, X_native, X_weight_class and
       X_quantise_ops per input;
-    - vector: elements, bytes_moved, rows, rounding_ops (of all, none where left out); fused: elements that a neighbour's kernel treats on their way out;
+    - vector: elements, bytes_moved, rows, rounding_ops (of all, none where left out);
+      fused: elements that a neighbour's kernel treats on their way out;
     - state: tokens, sequences (whose state is read and written once for every `tokens` of theirs, or once a chunk),
       state_bytes, flop_per_token; `op` is recurrent (token by token, on the lanes) or chunked (on the arrays);
     - collective: n_chips, message_bytes, scale_out (1 where it leaves the node), exposed_fraction (of its time that
@@ -130,7 +131,8 @@ def step_program(terms: Iterable[Term], overhead_s: float, blocks: IntArray | No
         raise ValueError(f"terms of a step must have equally many alternatives, got {sorted(lengths)}")
     gemms = [t.columns for t in kept if t.kind == "gemm"]
     merged = {name: np.concatenate([_gemm_column(g, name) for g in gemms]) for name in GEMM_COLUMNS} if gemms else {}
-    shapes, index = compress(**{name: merged[name] for name in SHAPE_COLUMNS}) if gemms else ({}, np.zeros(0, dtype=np.int64))
+    sizes = {name: merged[name] for name in SHAPE_COLUMNS} if gemms else {}
+    shapes, index = compress(**sizes) if gemms else ({}, np.zeros(0, dtype=np.int64))
     n_alternatives = lengths.pop()
     block = np.zeros(len(shapes.get("m", ())), dtype=np.int64)
     start = 0

@@ -36,6 +36,10 @@ BATCH_BLOCKS = 4
 """Parts into which the batches are cut when the cycles of their GEMMs are tabulated."""
 
 
+_Sizes = dict[str, FloatArray | float]
+"""Columns of a term by name."""
+
+
 @dataclass(frozen=True)
 class StepLoad:
     """
@@ -180,7 +184,7 @@ def _expert_terms(
             up.module, "experts", "gated" if up.gated else "plain", up.count,
             tokens=frame.load.tokens, hidden=original.n_in, inter=inter,
             n_experts=original.n_experts, top_k=original.top_k,
-            expert_parallel=frame.choices.tensor_parallel,
+            expert_parallel=frame.choices.tensor_parallel.astype(np.float64),
             zipf_exponent=routing_skew,
             **frame.columns_by_mix(formats),
         )
@@ -191,17 +195,17 @@ def _attention_terms(frame: _Frame, attentions: Sequence[AttentionOperator], pos
     """Decode over the cache and prefill of the prompts, where the step has them."""
     first, load = attentions[0], frame.load
     window = float(first.window_tokens)
-    prefill_heads = {
+    prefill_heads: _Sizes = {
         "n_kv_heads": frame.by_degree([a.n_kv_heads for a in attentions]),
         "head_dim_qk": float(first.head_dim_qk),
         "head_dim_v": float(first.head_dim_v),
     }
     decode_heads = prefill_heads
     if first.shared_latent:
-        latent = {"head_dim_qk": float(first.kv_elements_per_token), "head_dim_v": float(first.latent_dim_v)}
-        decode_heads = {"n_kv_heads": 1.0} | latent
+        latent: _Sizes = {"head_dim_qk": float(first.kv_elements_per_token), "head_dim_v": float(first.latent_dim_v)}
+        decode_heads = {"n_kv_heads": 1.0, **latent}
     window = window / 2 if first.chunked else window
-    sizes = {
+    sizes: _Sizes = {
         "n_heads": frame.by_degree([a.n_heads for a in attentions]),
         "kv_elements_per_token": frame.by_degree([a.kv_elements_per_token for a in attentions]),
         "window_tokens": window,
@@ -235,8 +239,8 @@ def _attention_terms(frame: _Frame, attentions: Sequence[AttentionOperator], pos
 
 def _conversion_columns(
     formats: dict[str, FloatArray],
-    sizes: dict[str, FloatArray | float],
-    heads: dict[str, FloatArray | float],
+    sizes: _Sizes,
+    heads: _Sizes,
     batch: FloatArray,
     queries: FloatArray | float,
     keys: FloatArray,

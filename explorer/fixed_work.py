@@ -1,0 +1,99 @@
+"""Convnet, GEMM list and training scenarios of a study document -> scenarios of the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from explorer.document import ConvnetDocument, GemmListDocument, QualityDocument, StudyDocument, TrainingDocument
+from explorer.workload import SEARCHED_RECIPES, Quality, pointing_at, read_network_of, read_system
+from models.architectures import LoweredNetwork
+from models.architectures.convnet import load_convnet, read_layer_table
+from models.architectures.gemm_list import gemm_list, read_gemm_list
+from models.architectures.training import training_step
+from models.architectures.training_memory import TrainingPlan, training_formats
+from models.precision.budget import budget_nats, recipes_under_budget
+from models.precision.error import mix_kl_nats
+from models.precision.mix import RECIPES, recipe
+from models.serving.scenario import System
+from models.throughput.gemms import FOLLOWS_MIX
+from models.throughput.scenario import ConvnetScenario, GemmListScenario, TrainingScenario
+from models.throughput.training import default_plans
+
+
+def read_convnet(
+    document: ConvnetDocument, study: StudyDocument, pointer: str, folder: Path | None
+) -> tuple[ConvnetScenario, Quality]:
+    """A convolution network of the catalogue, or a layer table beside the study."""
+    with pointing_at(f"{pointer}/network"):
+        beside = folder is not None and document.network.endswith(".csv")
+        layers = read_layer_table(_beside(folder, document.network)) if beside else load_convnet(document.network)
+    quality = _plain_quality(study.quality, len(layers.names))
+    mixes = quality.mixes or (RECIPES["bf16"],)
+    return ConvnetScenario(document.name, layers, document.batch, mixes, read_system(study.system)), quality
+
+
+def read_gemms(
+    document: GemmListDocument, study: StudyDocument, pointer: str, folder: Path | None
+) -> tuple[GemmListScenario, Quality]:
+    """A list of GEMMs from the document, or from a CSV file beside it."""
+    if document.rows is not None:
+        with pointing_at(f"{pointer}/rows"):
+            rows = [row.model_dump(exclude_none=True) for row in document.rows]
+            gemms = gemm_list(rows, "rows", default_format=FOLLOWS_MIX)
+    else:
+        with pointing_at(f"{pointer}/file"):
+            gemms = read_gemm_list(_beside(folder, str(document.file)), default_format=FOLLOWS_MIX)
+    quality = _plain_quality(study.quality, 1)
+    return GemmListScenario(document.name, gemms, quality.mixes or (RECIPES["bf16"],), read_system(study.system)), quality
+
+
+def _beside(folder: Path | None, name: str) -> Path:
+    """A file beside the study; without a folder no file is opened."""
+    if folder is None or not (folder / name).is_file():
+        raise LookupError(f"no file '{name}' beside the study")
+    return folder / name
+
+
+def _plain_quality(document: QualityDocument | None, n_layers: int) -> Quality:
+    """
+    The mixes of a network that the error model was not measured on: judged as a plain decoder of as many layers.
+
+    Without a quality budget everything stays in bf16.
+    """
+    least = mix_kl_nats(RECIPES["bf16"], n_layers)
+    if document is None:
+        return Quality(float("inf"), (RECIPES["bf16"],), (least,), least)
+    with pointing_at("/quality"):
+        asked = document.max_kl_nats
+        budget = asked if asked is not None and asked < least else budget_nats(n_layers, **document.model_dump())
+        mixes = recipes_under_budget(budget, n_layers, names=SEARCHED_RECIPES)
+    return Quality(budget, mixes, tuple(mix_kl_nats(mix, n_layers) for mix in mixes), least)
+
+
+def read_training(
+    document: TrainingDocument, study: StudyDocument, pointer: str, folder: Path | None
+) -> tuple[TrainingScenario, Quality]:
+    """One training step: the plan of the document, or the default ones."""
+    network = read_network_of(document.network, f"{pointer}/network")
+    system = read_system(study.system)
+    with pointing_at(f"{pointer}/precision"):
+        mix = recipe(document.precision)
+        training_formats(mix)
+    with pointing_at(pointer if document.plan is None else f"{pointer}/plan"):
+        plans = _plans(document, network, system)
+        for plan in plans:
+            training_step(network, plan, mix, document.sequence_tokens, document.global_batch_sequences)
+    scenario = TrainingScenario(
+        document.name, network, plans, mix, document.sequence_tokens, document.global_batch_sequences, system
+    )
+    return scenario, Quality(float("inf"), (mix,), (mix_kl_nats(mix, network),), 0.0)
+
+
+def _plans(document: TrainingDocument, network: LoweredNetwork, system: System) -> tuple[TrainingPlan, ...]:
+    if document.plan is None:
+        return default_plans(network, system, document.global_batch_sequences, document.recompute)
+    stated = document.plan.model_dump()
+    chips = stated["tensor_parallel"] * stated["pipeline_parallel"]
+    if system.n_chips % chips:
+        raise ValueError(f"tensor_parallel x pipeline_parallel must divide {system.n_chips} chips, got {chips}")
+    return (TrainingPlan(**stated, data_parallel=system.n_chips // chips, recompute=document.recompute),)

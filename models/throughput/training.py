@@ -1,0 +1,245 @@
+"""Training step -> the program of one chip over the plans it may be spread by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.architectures.lowered import AttentionOperator, LoweredNetwork, StateOperator, VectorOperator
+from models.architectures.training import TrainingGemm, TrainingOperator, TrainingStep, training_step
+from models.architectures.training_memory import Recompute, TrainingPlan, stored_bits, training_formats
+from models.checks import FloatArray
+from models.hardware.rates import class_code
+from models.operators.collective_terms import two_level_terms
+from models.operators.step import Term, step_program, term
+from models.precision.formats import number_format
+from models.precision.mix import PrecisionMix, common_classes
+from models.serving.programs import STATE_BYTES, STATE_CHUNK_TOKENS
+from models.serving.scenario import System
+from models.tables import constants
+from models.throughput.scenario import TrainingScenario
+from models.throughput.work import CompiledWork
+
+SEND = {"send_receive": "send_recv"}
+"""Collectives of a training step that the operator registry calls otherwise."""
+
+WIDE_BITS = 16.0
+"""Modules whose activations are kept this wide keep their gradients so too."""
+
+ACCUMULATIONS = 2.0
+"""A weight gradient is added to what earlier microbatches left: read and written."""
+
+ADAM_PASSES = 4.0
+"""Elements that one update touches on the lanes: gradient, master weight and two moments."""
+
+
+def default_plans(
+    network: LoweredNetwork, system: System, global_batch_sequences: int, recompute: Recompute
+) -> tuple[TrainingPlan, ...]:
+    """
+    Return the plans that are tried where a study gives none: tensor times data parallel, one sequence at a time.
+
+    Tensor parallel degrees divide the node; state is sharded by ZeRO 1, or weights and gradients too by ZeRO 3.
+
+    Raises
+    ------
+    ValueError
+        If no such plan divides the batch.
+    """
+    heads = min((a.n_heads for a in network.attentions), default=1)
+    node = min(system.n_chips_per_node, system.n_chips)
+    degrees = [t for t in range(1, min(node, heads) + 1) if node % t == 0 and system.n_chips % t == 0]
+    plans = [
+        TrainingPlan(tensor_parallel=t, data_parallel=system.n_chips // t, zero_stage=zero, recompute=recompute)
+        for zero in (1, 3)
+        for t in degrees
+        if global_batch_sequences % (system.n_chips // t) == 0
+    ]
+    if not plans:
+        raise ValueError(
+            f"global_batch_sequences must be a multiple of n_chips / tensor_parallel for one of the degrees {degrees}, "
+            f"got {global_batch_sequences} over {system.n_chips} chips"
+        )
+    return tuple(plans)
+
+
+def compile_training(scenario: TrainingScenario) -> CompiledWork:
+    """
+    Return the program of the busiest chip of one optimizer step; alternatives are the plans.
+
+    Gradients are reduced and weights gathered while the backward and the next forward pass run: the share of that
+    time which stays exposed is a stated constant. Pipelines add their bubble.
+
+    Raises
+    ------
+    ValueError
+        If a plan does not use the chips of the system, or breaks a rule of `training_step`.
+    """
+    for plan in scenario.plans:
+        if plan.n_chips != scenario.system.n_chips:
+            raise ValueError(
+                f"tensor x pipeline x data parallel must be the {scenario.system.n_chips} chips of the system, "
+                f"got {plan.n_chips}"
+            )
+    steps = [
+        training_step(scenario.network, plan, scenario.mix, scenario.sequence_tokens, scenario.global_batch_sequences)
+        for plan in scenario.plans
+    ]
+    frame = _Frame(scenario.mix, steps, scenario.plans, scenario.system)
+    plans = scenario.plans
+    return CompiledWork(
+        scenario,
+        "training",
+        step_program([*frame.gemm_terms(), *frame.operator_terms(), *frame.collective_terms()], overhead_s=0.0),
+        units_per_step=1.0,
+        tokens_per_unit=steps[0].tokens_per_step,
+        idle_ratio=np.array([step.bubble_ratio for step in steps]),
+        memory_bytes=np.array([step.memory.total_bytes for step in steps]),
+        choices={
+            name: np.array([getattr(plan, name) for plan in plans])
+            for name in ("tensor_parallel", "pipeline_parallel", "data_parallel", "microbatch_sequences", "zero_stage")
+        },
+        window_key=np.zeros(len(plans), dtype=np.int64),
+    )
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The steps of all plans, whose operators stand in the same order."""
+
+    mix: PrecisionMix
+    steps: Sequence[TrainingStep]
+    plans: Sequence[TrainingPlan]
+    system: System
+
+    def gemm_terms(self) -> Iterator[Term]:
+        """Matrix products of all passes."""
+        weights = np.array([sum(g.n * g.k * g.batch * g.count for g in s.gemms if g.part == "forward") for s in self.steps])
+        for i, gemms in enumerate(zip(*[step.gemms for step in self.steps], strict=True)):
+            yield self._gemm_term(i, gemms, weights)
+
+    def _gemm_term(self, position: int, gemms: Sequence[TrainingGemm], all_weights: FloatArray) -> Term:
+        first = gemms[0]
+        formats = _gemm_formats(self.mix, first)
+        m, n, k, batch, count = (_column(gemms, name) for name in ("m", "n", "k", "batch", "count"))
+        return term(
+            f"{first.module}_{first.part}_{position}", "gemm", first.part, count,
+            m=np.maximum(m, 1.0), n=np.maximum(n, 1.0), k=np.maximum(k, 1.0),
+            weight_bytes=formats.stationary_bytes, input_bytes=formats.moving_bytes, output_bytes=formats.output_bytes,
+            rate_class=formats.rate_class, dequant_ops=0.0, instances=batch,
+            copies=np.maximum(all_weights / (n * k * batch), 1.0), useful_fraction=1.0,
+        )  # fmt: skip
+
+    def operator_terms(self) -> Iterator[Term]:
+        """Attention, states and vector work, and the update of the weights."""
+        for i, works in enumerate(zip(*[step.operators for step in self.steps], strict=True)):
+            yield _OPERATOR_TERMS[type(works[0].operator)](i, works)
+        moved = _column(self.steps, "optimizer_bytes")
+        formats = training_formats(self.mix)
+        state = (formats.master_weight, formats.first_moment, formats.second_moment)
+        bits = stored_bits(formats.gradient_storage) + 2.0 * sum(map(stored_bits, state))
+        elements = moved / ((bits + self.mix.weight_bits("ffn_down")) / 8.0)
+        yield term(
+            "optimizer", "vector", "residual", 1.0, elements=ADAM_PASSES * elements, bytes_moved=moved, rows=1.0
+        )
+
+    def collective_terms(self) -> Iterator[Term]:
+        """Communication, by what it is and whom it joins; plans that lack one take part with a single chip."""
+        exposed = constants("training")["exposed_data_parallel_fraction"]
+        tables = [{(c.op, c.group): c for c in step.collectives} for step in self.steps]
+        for op, group in dict.fromkeys(key for table in tables for key in table):
+            found = [table.get((op, group)) for table in tables]
+            yield from two_level_terms(
+                f"{op}_{group}", SEND.get(op, op), np.array([0.0 if c is None else c.count for c in found]),
+                n_chips=np.array([1.0 if c is None else float(c.n_chips) for c in found]),
+                n_inside=np.array([float(self._inside(plan, group)) for plan in self.plans]),
+                message_bytes=np.array([0.0 if c is None else c.message_bytes for c in found]),
+                exposed_fraction=exposed if group == "data" else 1.0,
+            )  # fmt: skip
+
+    def _inside(self, plan: TrainingPlan, group: str) -> int:
+        """Chips of one group that share a node: tensor parallel neighbours first, then data parallel, then stages."""
+        node = self.system.n_chips_per_node
+        if group == "tensor":
+            return node
+        left = max(node // plan.tensor_parallel, 1)
+        return left if group == "data" else max(left // plan.data_parallel, 1)
+
+
+@dataclass(frozen=True)
+class _GemmFormats:
+    stationary_bytes: float
+    moving_bytes: float
+    output_bytes: float
+    rate_class: float
+
+
+def _gemm_formats(mix: PrecisionMix, gemm: TrainingGemm) -> _GemmFormats:
+    """Operands k x n and m x k of one GEMM of a step, its result, and the rate they are multiplied at."""
+    weight, activation = mix.operand_formats(gemm.module)
+    stated = training_formats(mix)
+    gradient = activation if activation.activation_bits >= WIDE_BITS else number_format(stated.gradient)
+    plain = mix.vector_bits("residual") / 8.0
+    stationary, moving, output_bytes = weight, activation, plain
+    if gemm.part == "input_gradient":
+        moving = gradient
+    elif gemm.part == "weight_gradient":
+        stationary, output_bytes = gradient, ACCUMULATIONS * stored_bits(stated.gradient_storage) / 8.0
+    stationary_bits = stationary.weight_bits if stationary is weight else stationary.activation_bits
+    return _GemmFormats(
+        stationary_bits / 8.0,
+        moving.activation_bits / 8.0,
+        output_bytes,
+        float(class_code(common_classes(stationary, moving)[0])),
+    )
+
+
+def _attention_term(position: int, works: Sequence[TrainingOperator]) -> Term:
+    operators = [work.operator for work in works if isinstance(work.operator, AttentionOperator)]
+    first = operators[0]
+    window = first.window_tokens / 2 if first.chunked else first.window_tokens
+    return term(
+        f"attention_{works[0].part}_{position}", "prefill", works[0].part, _counts(works),
+        batch=_column(works, "sequences"), tokens=_column(works, "tokens"),
+        n_heads=_column(operators, "n_heads"), n_kv_heads=_column(operators, "n_kv_heads"),
+        head_dim_qk=float(first.head_dim_qk), head_dim_v=float(first.head_dim_v),
+        kv_bytes_per_element=2.0, kv_elements_per_token=_column(operators, "kv_elements_per_token"),
+        window_tokens=float(window),
+    )  # fmt: skip
+
+
+def _state_term(position: int, works: Sequence[TrainingOperator]) -> Term:
+    operators = [work.operator for work in works if isinstance(work.operator, StateOperator)]
+    sequences, tokens = _column(works, "sequences"), _column(works, "tokens")
+    return term(
+        f"state_{works[0].part}_{position}", "state", "chunked", _counts(works),
+        tokens=sequences * tokens, sequences=sequences * np.maximum(tokens / STATE_CHUNK_TOKENS, 1.0),
+        state_bytes=_column(operators, "state_elements") * STATE_BYTES,
+        flop_per_token=_column(operators, "flop_per_token"),
+    )  # fmt: skip
+
+
+def _vector_term(position: int, works: Sequence[TrainingOperator]) -> Term:
+    operators = [work.operator for work in works if isinstance(work.operator, VectorOperator)]
+    first = operators[0]
+    rows = _column(works, "sequences") * _column(works, "tokens")
+    elements = _column(operators, "elements_per_token") * rows
+    return term(
+        f"{first.module}_{first.op}_{works[0].part}_{position}", "vector", first.op, _counts(works),
+        elements=elements, bytes_moved=elements * first.passes * 2.0, rows=rows,
+    )  # fmt: skip
+
+
+_OPERATOR_TERMS = {AttentionOperator: _attention_term, StateOperator: _state_term, VectorOperator: _vector_term}
+
+
+def _counts(works: Sequence[TrainingOperator]) -> FloatArray:
+    """Passes in a step, weighted by their work over that of a forward pass."""
+    return np.array([work.count * work.work_ratio for work in works])
+
+
+def _column(items: Sequence[object], name: str) -> FloatArray:
+    """One number of each plan's item."""
+    return np.array([float(getattr(item, name)) for item in items])

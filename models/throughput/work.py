@@ -1,0 +1,87 @@
+"""A fixed piece of work, compiled: its program over alternatives and what counts as a unit of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models.checks import FloatArray, IntArray
+from models.evaluation import alternative_windows
+from models.operators.step import StepProgram
+from models.precision.mix import PrecisionMix
+from models.serving.scenario import System
+from models.throughput.scenario import FixedWork
+
+
+@dataclass(frozen=True)
+class CompiledWork:
+    """
+    One piece of work as a program of one chip; arrays of shape (n_alternatives,).
+
+    While a chip runs the program once, the system completes `units_per_step` units on its `system.n_chips` chips.
+    """
+
+    scenario: FixedWork
+    kind: str
+    program: StepProgram
+    units_per_step: float
+    tokens_per_unit: float
+    idle_ratio: FloatArray
+    """Time in which a chip waits over the time it works: the bubble of a pipeline."""
+    memory_bytes: FloatArray
+    """What one chip keeps at once."""
+    choices: Mapping[str, Any]
+    """Inner choices by name."""
+    window_key: IntArray
+    """Equal for alternatives that a box of designs holds together."""
+
+    @property
+    def name(self) -> str:
+        """Name of the scenario."""
+        return self.scenario.name
+
+    @property
+    def system(self) -> System:
+        """Chips that work together."""
+        return self.scenario.system
+
+    @property
+    def n_alternatives(self) -> int:
+        """Number of inner choices."""
+        return self.program.n_alternatives
+
+    @property
+    def windows(self) -> IntArray:
+        """First and last alternative of each run of equal keys, shape (n_windows, 2)."""
+        return alternative_windows(self.window_key)
+
+    @property
+    def used_links(self) -> frozenset[str]:
+        """Links that some alternative sends over."""
+        collectives = [t.columns for t in self.program.terms if t.kind == "collective"]
+        return frozenset("scale_out" if c["scale_out"].max() > 0 else "scale_up" for c in collectives)
+
+
+@dataclass(frozen=True)
+class LinearFormats:
+    """How the GEMMs of one module are stored and computed under each mix, arrays of shape (n_mixes,)."""
+
+    weight_bytes: FloatArray
+    activation_bytes: FloatArray
+    rate_class: FloatArray
+    dequant_ops: FloatArray
+
+
+def linear_formats(mixes: tuple[PrecisionMix, ...], module: str) -> LinearFormats:
+    """Formats of a module of the mixes [B per element], [code], [operations per weight]."""
+    from models.hardware.rates import class_code
+
+    return LinearFormats(
+        np.array([mix.weight_bits(module) / 8.0 for mix in mixes]),
+        np.array([mix.activation_bits(module) / 8.0 for mix in mixes]),
+        np.array([float(class_code(mix.compute_class(module))) for mix in mixes]),
+        np.array([mix.dequant_ops_per_weight(module) for mix in mixes]),
+    )
