@@ -14,9 +14,9 @@ import pytest
 
 from service.db import queries
 from service.db.session import open_database, reading
+from tests.service.api.test_studies import expected_result, result_of
 from tests.service.postgres_server import PostgresServer
 from tests.service.server_process import ServiceProcess
-from tests.service.test_studies import expected_result, result_of
 from tests.service.waiting import wait_for
 
 KILLS = 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.service.test_studies import run_study
+from tests.service.api.test_studies import run_study
 
 JSON = {"content-type": "application/json"}
 

@@ -15,9 +15,9 @@ from explorer.files import read_yaml
 from explorer.run import explore_study
 from service.app import create_app
 from service.real_engine import real_engine
+from tests.service.api.test_studies import result_of, wait_until
 from tests.service.conftest import quick_settings
 from tests.service.test_http import problem_of
-from tests.service.test_studies import result_of, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TRIALS = 40

@@ -13,8 +13,8 @@ from service.db import queries
 from service.db.session import Database, reading, writing
 from service.engine import StudyEngine
 from service.jobs.runner import StudyRunner
+from tests.service.api.test_studies import expected_result
 from tests.service.fake_engine import fake_engine, record
-from tests.service.test_studies import expected_result
 
 
 def make_study(database: Database, **document: Any) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from service.db.tables import Executor
-from service.jobs.process import current_process, is_known_dead, new_executor_id, start_time
+from service.jobs.process import current_process
 from service.jobs.supervisor import Heartbeat, orphans
 
 STALE_S = 10.0
@@ -72,22 +68,3 @@ def test_a_missed_beat_ends_steadiness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.jobs.supervisor.time.monotonic", lambda: 109.0)
     heartbeat.note()
     assert heartbeat.steady_s() == 0.0
-
-
-def test_a_process_is_known_dead_once_it_has_ended() -> None:
-    me = current_process()
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    began = start_time(child.pid)
-    assert began is not None
-    assert not is_known_dead(me.machine, child.pid, began)
-    child.communicate(b"\n")
-    assert is_known_dead(me.machine, child.pid, began)
-
-
-def test_nothing_is_known_of_another_machine_or_an_unknown_start() -> None:
-    assert not is_known_dead("elsewhere", os.getpid(), "1")
-    assert not is_known_dead(current_process().machine, os.getpid(), "unknown")
-
-
-def test_an_executor_id_is_never_given_twice() -> None:
-    assert len({new_executor_id() for _ in range(100)}) == 100
