@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from explorer.bounds import Boxes, alternative_costs, bound_boxes, join, tighten
-from explorer.exact import BATCH_BOXES, DIAGONAL, halves, split_axis
+from explorer.bounds import Boxes, alternative_costs, alternative_windows, bound_boxes, join, tighten
+from explorer.exact import BATCH_BOXES, DIAGONAL, halves, neighbours, split_axis
 from explorer.pareto import non_dominated
 from explorer.problem import Problem
 from models.checks import BoolArray, FloatArray, IntArray
+
+POLISHES_PER_ROUND = 4
+"""Members of the archive whose neighbourhood is looked at in each round."""
 
 
 @dataclass
@@ -54,6 +57,7 @@ class CoverSearch:
     boxes_bounded: int = 0
     complete: bool = False
     _pseudo_cost: FloatArray = field(default_factory=lambda: np.ones(0))
+    _polished: int = 0
 
     def __post_init__(self) -> None:
         space = self.problem.space
@@ -108,7 +112,21 @@ class CoverSearch:
         self.boxes_bounded += boxes.n_boxes
         return join(parts), np.concatenate(costs)
 
+    def polish(self) -> None:
+        """Offer what lies around a member of the archive, the next one each time, at its own degree and mix."""
+        members = len(self.archive.cost)
+        if not members:
+            return
+        turn = self._polished % members
+        self._polished += 1
+        near = neighbours(self.problem.space, self.archive.point[turn])
+        windows = alternative_windows(self.problem)
+        own = windows[np.searchsorted(windows[:, 0], self.archive.alternative[turn], side="right") - 1]
+        self.offer(near, *[np.full(len(near), end) for end in own])
+
     def _round(self) -> None:
+        for _ in range(POLISHES_PER_ROUND):
+            self.polish()
         count = min(BATCH_BOXES // 2, len(self._bound))
         parents, parent_bound = self._open.take(np.arange(-count, 0)), self._bound[-count:]
         rest = np.arange(len(self._bound) - count)

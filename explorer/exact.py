@@ -28,11 +28,14 @@ BATCH_BOXES = 8192
 PSEUDO_COST_MEMORY = 0.98
 """Share of an axis' past pseudo-cost that one more observation leaves."""
 
-LEAST_SPAN = 1e-3
-"""Budget share an axis counts for even if it costs nothing, so that free parameters are split too."""
+WIDTH_SHARE = 0.1
+"""Budget that the whole width of an axis counts for beside what it costs, so that free parameters are split too."""
 
 MAX_POLISHES = 60
 """Exchanges after which a polish ends even if the last one still improved."""
+
+STARTS_PER_PLAN = 64
+"""Boxes of each degree and mix in which a first incumbent is sought."""
 
 DIAGONAL = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Places on a box's diagonal at which an incumbent is sought."""
@@ -72,7 +75,7 @@ class ExactSearch:
         roots = tighten(self.problem, root_boxes(self.problem))
         bounded = self._bounded(roots)
         self._open, self._cost = bounded
-        self._seek_incumbent(np.argsort(self._cost, kind="stable")[:256])
+        self._seek_from_every_plan()
         self._prune()
 
     @property
@@ -153,7 +156,9 @@ class ExactSearch:
     def _close_points(self, points: Boxes, cost: FloatArray) -> None:
         """A point box is its own exact value: it competes as incumbent and is closed."""
         if len(cost):
-            self._judge(points.low, points.first, points.last)
+            found = self._best_of(points.low, points.first, points.last)
+            if found.cost < self.incumbent.cost:
+                self.incumbent = found
 
     def _split(self, parents: Boxes) -> tuple[Boxes, IntArray]:
         axis = split_axis(self.problem, parents, self._axes, self._pseudo_cost)
@@ -182,44 +187,49 @@ class ExactSearch:
             memory = PSEUDO_COST_MEMORY ** min(np.count_nonzero(axis == each), 50)
             self._pseudo_cost[each] = memory * self._pseudo_cost[each] + (1.0 - memory) * mean
 
+    def _seek_from_every_plan(self) -> None:
+        """Start from the most promising boxes of each degree and mix: designs differ most between those."""
+        order = np.argsort(self._cost, kind="stable")
+        plan = np.searchsorted(alternative_windows(self.problem)[:, 0], self._open.first[order], side="right")
+        for each in np.unique(plan):
+            self._seek_incumbent(order[plan == each][:STARTS_PER_PLAN])
+
     def _seek_incumbent(self, rows: IntArray) -> None:
-        """Judge points on the diagonals of boxes, then polish the best one coordinate at a time."""
+        """Judge points on the diagonals of boxes, then polish the best one and let it compete."""
         boxes = self._open.take(rows)
         if not boxes.n_boxes:
             return
         places = [boxes.low + np.floor((boxes.high - boxes.low) * place).astype(np.int64) for place in DIAGONAL]
-        points = np.concatenate(places)
         window = [np.tile(values, len(DIAGONAL)) for values in (boxes.first, boxes.last)]
-        before = self.incumbent.cost
-        self._judge(points, *window)
-        if self.incumbent.cost < before:
-            self._polish()
+        found = self._best_of(np.concatenate(places), *window)
+        if found.cost < self.incumbent.cost or (self.rounds == 0 and np.isfinite(found.cost)):
+            found = self._polished(found)
+        if found.cost < self.incumbent.cost:
+            self.incumbent = found
 
-    def _judge(self, points: IntArray, first: IntArray, last: IntArray) -> None:
-        """Exact values of designs at the alternatives of their windows compete as incumbent."""
+    def _best_of(self, points: IntArray, first: IntArray, last: IntArray) -> Incumbent:
+        """The design with the least exact cost at any alternative of its window."""
         costs, alternatives = alternative_costs(self.problem, points, first, last, (self.objective,))
         row, column = np.unravel_index(np.argmin(costs[:, :, 0]), costs.shape[:2])
-        if costs[row, column, 0] < self.incumbent.cost:
-            self.incumbent = Incumbent(
-                float(costs[row, column, 0]),
-                np.array(points[row]),
-                int(alternatives[row, min(column, alternatives.shape[1] - 1)]),
-            )
+        at = alternatives[row, min(int(column), alternatives.shape[1] - 1)]
+        return Incumbent(float(costs[row, column, 0]), np.array(points[row]), int(at))
 
-    def _polish(self) -> None:
+    def _polished(self, start: Incumbent) -> Incumbent:
         """Exchange one parameter, or raise one and lower another, until nothing improves; then try other plans."""
         whole = alternative_windows(self.problem)
+        best = start
         for _ in range(MAX_POLISHES):
-            assert self.incumbent.point is not None
-            before = self.incumbent.cost
-            near = neighbours(self.problem.space, self.incumbent.point)
-            own = whole[np.searchsorted(whole[:, 0], self.incumbent.alternative, side="right") - 1]
-            self._judge(near, *[np.full(len(near), end) for end in own])
-            if not self.incumbent.cost < before:
-                here = np.repeat(self.incumbent.point[None, :], len(whole), axis=0)
-                self._judge(here, whole[:, 0], whole[:, 1])
-            if not self.incumbent.cost < before:
-                return
+            assert best.point is not None
+            own = whole[np.searchsorted(whole[:, 0], best.alternative, side="right") - 1]
+            near = neighbours(self.problem.space, best.point)
+            found = self._best_of(near, *[np.full(len(near), end) for end in own])
+            if not found.cost < best.cost:
+                here = np.repeat(best.point[None, :], len(whole), axis=0)
+                found = self._best_of(here, whole[:, 0], whole[:, 1])
+            if not found.cost < best.cost:
+                return best
+            best = found
+        return best
 
 
 def split_axis(problem: Problem, boxes: Boxes, axes: IntArray, pseudo_cost: FloatArray) -> IntArray:
@@ -227,7 +237,8 @@ def split_axis(problem: Problem, boxes: Boxes, axes: IntArray, pseudo_cost: Floa
     if not boxes.n_boxes:
         return np.zeros(0, dtype=np.int64)
     still_open = boxes.high[:, axes] > boxes.low[:, axes]
-    spans = budget_spans(problem, boxes, axes) + LEAST_SPAN
+    width = (boxes.high[:, axes] - boxes.low[:, axes]) / (problem.space.sizes[axes] - 1)
+    spans = budget_spans(problem, boxes, axes) + WIDTH_SHARE * width
     return np.asarray(axes[np.argmax(np.where(still_open, spans * pseudo_cost[axes], -1.0), axis=1)])
 
 

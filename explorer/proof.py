@@ -22,6 +22,9 @@ FIRST_PROPOSALS = 20
 
 PROPOSALS_PER_CHUNK = 4
 
+FRONT = "front"
+"""Name of the certificate of several objectives together."""
+
 LEAST_FRONT_GAP = 0.01
 """A front is proven to this gap at best: its members would otherwise be too many to look at."""
 
@@ -29,16 +32,17 @@ LEAST_FRONT_GAP = 0.01
 @dataclass
 class Proof:
     """
-    Exact searches of a study, one objective after the other and then the front they span.
+    Exact searches of a study: one for each objective and, where there are several, one for the front they span.
 
-    A deterministic function of the number of chunks done, so that a resumed study continues where it stopped.
+    They take turns, chunk by chunk, so that an interrupted proof says something about each. A deterministic
+    function of the number of chunks done: a resumed study continues where it stopped.
     """
 
     problem: Problem
     chunks_done: int = 0
     searches: list[ExactSearch] = field(default_factory=list)
     cover: CoverSearch | None = None
-    wall_s: list[float] = field(default_factory=list)
+    wall_s: dict[str, float] = field(default_factory=dict)
 
     @property
     def target_gap(self) -> float:
@@ -48,37 +52,46 @@ class Proof:
     @property
     def complete(self) -> bool:
         """Whether everything asked for is proven."""
+        return not self._pending()
+
+    def _pending(self) -> list[int]:
+        """Parts that are not proven yet: positions of objectives, and their number for the front."""
         n = len(self.problem.objectives)
-        singles = len(self.searches) == n and all(s.complete for s in self.searches)
-        return singles and (n == 1 or (self.cover is not None and self.cover.complete))
+        open_parts = [i for i in range(n) if i >= len(self.searches) or not self.searches[i].complete]
+        if n > 1 and (self.cover is None or not self.cover.complete):
+            open_parts.append(n)
+        return open_parts
 
     def advance(self) -> None:
-        """Do one chunk of work on the first search that is not complete."""
+        """Do one chunk of work: the next part in turn that is not proven yet."""
+        pending = self._pending()
+        if not pending:
+            return
         started = time.perf_counter()
+        n = len(self.problem.objectives)
+        turn = self.chunks_done % (n + 1 if n > 1 else 1)
+        part = min(pending, key=lambda i: (i - turn) % (n + 1))
         rounds = max(1, BOXES_PER_CHUNK // BATCH_BOXES)
-        search = next((s for s in self.searches if not s.complete), None)
-        if search is None and len(self.searches) < len(self.problem.objectives):
-            objective = self.problem.objectives[len(self.searches)]
-            search = ExactSearch(self.problem, objective, self.target_gap)
-            self.searches.append(search)
-            self.wall_s.append(0.0)
-        if search is not None:
-            search.advance(rounds)
-        elif len(self.problem.objectives) > 1:
+        if part == n:
             self._advance_cover(rounds)
+        else:
+            while len(self.searches) <= part:
+                objective = self.problem.objectives[len(self.searches)]
+                self.searches.append(ExactSearch(self.problem, objective, self.target_gap))
+            self.searches[part].advance(rounds)
+        name = FRONT if part == n else self.problem.objectives[part].metric
+        self.wall_s[name] = self.wall_s.get(name, 0.0) + time.perf_counter() - started
         self.chunks_done += 1
-        if self.wall_s:
-            self.wall_s[-1] += time.perf_counter() - started
 
     def _advance_cover(self, rounds: int) -> None:
         if self.cover is None:
             archive = empty_archive(self.problem)
-            self.cover = CoverSearch(
-                self.problem, max(self.target_gap, LEAST_FRONT_GAP), root_boxes(self.problem), archive
-            )
-            self.wall_s.append(0.0)
-            for point, alternative in self.incumbents():
-                self.cover.offer(point[None, :], np.array([alternative]), np.array([alternative]))
+            gap = max(self.target_gap, LEAST_FRONT_GAP)
+            self.cover = CoverSearch(self.problem, gap, root_boxes(self.problem), archive)
+        for search in self.searches:
+            if search.incumbent.point is not None:
+                window = np.array([search.incumbent.alternative])
+                self.cover.offer(search.incumbent.point[None, :], window, window)
         self.cover.advance(rounds)
 
     def incumbents(self) -> list[tuple[IntArray, int]]:
@@ -111,31 +124,29 @@ class Proof:
 
     def certificate(self) -> list[dict[str, Any]]:
         """What is proven: one entry per objective searched, and one for the front."""
-        entries = []
-        for search, wall_s in zip(self.searches, self.wall_s, strict=False):
-            sign = search.objective.sign
-            entries.append(
-                {
-                    "metric": search.objective.metric,
-                    "best": _number(sign * search.incumbent.cost),
-                    "bound": _number(sign * search.bound),
-                    "gap": _number(search.gap),
-                    "boxes": search.boxes_bounded,
-                    "open_boxes": search.n_open,
-                    "wall_s": wall_s,
-                    "complete": search.complete,
-                }
-            )
+        entries = [
+            {
+                "metric": search.objective.metric,
+                "best": _number(search.objective.sign * search.incumbent.cost),
+                "bound": _number(search.objective.sign * search.bound),
+                "gap": _number(search.gap),
+                "boxes": search.boxes_bounded,
+                "open_boxes": search.n_open,
+                "wall_s": self.wall_s.get(search.objective.metric, 0.0),
+                "complete": search.complete,
+            }
+            for search in self.searches
+        ]
         if self.cover is not None:
             entries.append(
                 {
-                    "metric": "front",
+                    "metric": FRONT,
                     "best": None,
                     "bound": None,
                     "gap": _number(self.cover.remaining_gap()),
                     "boxes": self.cover.boxes_bounded,
                     "open_boxes": self.cover.n_open,
-                    "wall_s": self.wall_s[-1],
+                    "wall_s": self.wall_s.get(FRONT, 0.0),
                     "complete": self.cover.complete,
                 }
             )
