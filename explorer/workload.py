@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,10 @@ from explorer.document import (
     StudyError,
     SystemDocument,
 )
+from explorer.space import Space, read_space
 from models.architectures import LoweredNetwork, load_network, lower, read_network
-from models.precision.budget import budget_nats, recipes_under_budget
-from models.precision.error import mix_kl_nats
+from models.precision.budget import budget_nats, mixes_of_space, recipes_under_budget
+from models.precision.error import known_kappa, mix_kl_nats
 from models.precision.mix import RECIPES, PrecisionMix
 from models.serving.scenario import ServingScenario, Slo, System
 from models.tables import constants
@@ -35,7 +37,10 @@ from models.workload.presets import find_trace, preset
 from models.workload.requests import Requests
 
 SEARCHED_RECIPES = ("bf16", "deepseek_v3", "fp8_kv8", "w8a8_kv8", "w4a16", "w4a16_kv8", "q4_k_m", "nvfp4")
-"""Recipes that compete inside a design; those beyond the quality budget are left out."""
+"""Recipes that compete inside a design beside the mixes found for it; those beyond the budget are left out."""
+
+MAX_MIXES = 12
+"""Mixes that compete inside a design at most: each is one more alternative of every degree and batch."""
 
 DEFAULT_RECIPES = ("bf16", "deepseek_v3", "w4a16")
 """Without a quality budget: 16-bit, 8-bit and 4-bit weights as they are served today."""
@@ -49,7 +54,9 @@ class Quality:
     mixes: tuple[PrecisionMix, ...]
     kl_nats: tuple[float, ...]
     least_kl_nats: float
-    """What the best recipe reaches, to say by how much an impossible budget is missed."""
+    """What bf16 everywhere costs, to say by how much an impossible budget is missed."""
+    kappa: float = 1.0
+    """KL of this network over that of the profile's in the same mix."""
 
 
 @contextmanager
@@ -104,23 +111,44 @@ def _as_distribution(source: Requests | RequestFormula | RequestDistribution) ->
     return formula_distribution(source) if isinstance(source, RequestFormula) else source
 
 
-def read_quality(document: QualityDocument | None, network: LoweredNetwork) -> Quality:
+def read_quality(
+    document: QualityDocument | None, network: LoweredNetwork, native_sets: Iterable[Collection[str]]
+) -> Quality:
     """
-    The mixes a study allows.
+    The mixes a study allows: named recipes, and what arrays of `native_sets` run best within the budget.
 
     A budget that even bf16 cannot keep is no fault of the document but a study without a feasible design.
     """
-    limits = document.model_dump() if document is not None else {}
-    kl_of = {name: mix_kl_nats(RECIPES[name], network) for name in SEARCHED_RECIPES}
-    least = min(kl_of.values())
+    kappa = known_kappa(network.name)
+    least = mix_kl_nats(RECIPES["bf16"], network, kappa=kappa)
     if document is None:
-        mixes = tuple(RECIPES[name] for name in DEFAULT_RECIPES)
-        return Quality(float("inf"), mixes, tuple(kl_of[m.name] for m in mixes), least)
+        return _quality(float("inf"), tuple(RECIPES[name] for name in DEFAULT_RECIPES), network, kappa)
+    asked = document.max_kl_nats
+    if asked is not None and asked < least:
+        return Quality(asked, (), (), least, kappa)
     with pointing_at("/quality"):
-        asked = limits["max_kl_nats"]
-        budget = asked if asked is not None and asked < least else budget_nats(network, **limits)
-        mixes = recipes_under_budget(budget, network, names=SEARCHED_RECIPES)
-    return Quality(budget, mixes, tuple(kl_of[m.name] for m in mixes), least)
+        budget = budget_nats(network, max_kl_nats=asked, no_worse_than=document.no_worse_than, kappa=kappa)
+        mixes = _competing_mixes(budget, network, tuple(tuple(each) for each in native_sets), kappa)
+    return _quality(budget, mixes, network, kappa)
+
+
+@functools.lru_cache(maxsize=64)
+def _competing_mixes(
+    budget: float, network: LoweredNetwork, native_sets: tuple[tuple[str, ...], ...], kappa: float
+) -> tuple[PrecisionMix, ...]:
+    """The recipes within a budget, and the mixes found beside them."""
+    recipes = recipes_under_budget(budget, network, names=SEARCHED_RECIPES, kappa=kappa)
+    return mixes_of_space(budget, network, native_sets, always=recipes, kappa=kappa, limit=MAX_MIXES)
+
+
+def _quality(budget: float, mixes: tuple[PrecisionMix, ...], network: LoweredNetwork, kappa: float) -> Quality:
+    kl_nats = tuple(mix_kl_nats(mix, network, kappa=kappa) for mix in mixes)
+    return Quality(budget, mixes, kl_nats, mix_kl_nats(RECIPES["bf16"], network, kappa=kappa), kappa)
+
+
+def native_sets(space: Space) -> list[tuple[str, ...]]:
+    """Sets of native classes that designs of a space have."""
+    return [tuple(value) for p in space.parameters if p.name == "native_formats" for value in p.values]
 
 
 def read_system(document: SystemDocument) -> System:
@@ -143,7 +171,7 @@ def read_serving(
     requests = read_requests(document.requests, f"{pointer}/requests", document.prefix_hit_fraction, folder)
     with pointing_at(f"{pointer}/requests"):
         _require_context(requests, network)
-    quality = read_quality(study.quality, network)
+    quality = read_quality(study.quality, network, native_sets(read_space(study.space)))
     scenario = ServingScenario(
         name=document.name,
         network=network,

@@ -57,7 +57,7 @@ def _classes(c: Columns, classes: NativeClasses) -> tuple[IntArray, IntArray]:
 
 
 def _rate(c: Columns, designs: DesignBatch, classes: NativeClasses) -> FloatArray:
-    """Rate of both products together over bf16, (n_designs,) where all columns run alike, else (n_designs, n_columns)."""
+    """Rate of both products together over bf16, (n_designs,) where all run alike, else (n_designs, n_columns)."""
     scores, context = _classes(c, classes)
     first = scores.flat[0]
     if (scores == first).all() and (context == first).all():

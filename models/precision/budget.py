@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ from models.precision.choices import choice_groups, mix_of
 from models.precision.error import mix_kl_nats
 from models.precision.knapsack import cheapest_choices
 from models.precision.mix import RECIPES, PrecisionMix, recipe
-from models.precision.prices import choice_costs, representative_loads
+from models.precision.prices import choice_costs, mix_costs, representative_loads
 from models.precision.profile import AmplificationProfile
 
 if TYPE_CHECKING:
@@ -163,9 +163,74 @@ def mixes_of_classes(
     return tuple(found.values())
 
 
-def _cover(regret: FloatArray, limit: int, tolerance: float) -> list[int]:
+def mixes_of_space(
+    budget: float,
+    network: LoweredNetwork,
+    class_sets: Iterable[Collection[str]],
+    *,
+    always: Sequence[PrecisionMix] = (),
+    kappa: float = 1.0,
+    profile: AmplificationProfile | None = None,
+    limit: int = 12,
+    tolerance: float = 0.02,
+) -> tuple[PrecisionMix, ...]:
+    """
+    Return the mixes worth evaluating in a space whose designs have one of several sets of native classes.
+
+    Candidates are the exact optima of every set on the representative loads. Beside `always` so many of them are
+    kept that on no set and load the best kept mix costs more than `tolerance` beyond the optimum, or that there are
+    `limit` mixes: a mix that serves several kinds of arrays is kept once, one that none prefers is not.
+
+    Parameters
+    ----------
+    budget : float
+        From `budget_nats`; infinite allows everything. [nat/token]
+    network : LoweredNetwork
+    class_sets : iterable of collections of str
+        Native classes, of `formats.RATE_CLASSES`.
+    always : sequence of PrecisionMix
+        Mixes of the list whatever they cost; they count towards `limit`.
+    limit : int
+        Largest number of mixes. [1]
+    tolerance : float
+        Extra cost that needs no mix of its own. [1]
+
+    Returns
+    -------
+    tuple of PrecisionMix
+        `always` first.
+
+    Raises
+    ------
+    ValueError
+        If on no set any mix stays within the budget; the message states the least error.
+    """
+    loads, sets = representative_loads(), list(class_sets)
+    candidates = {mix.name: mix for mix in always}
+    optima, complaint = [], ""
+    for native in sets:
+        groups = choice_groups(network, tuple(native), kappa=kappa, profile=profile)
+        choices, best = cheapest_choices(
+            choice_costs(network, groups, loads), [group.kl_nats for group in groups], budget
+        )
+        if not np.isfinite(best).all():
+            least = sum(float(group.kl_nats.min()) for group in groups)
+            complaint = f"no mix of native formats stays within {budget:.3g} nat, the least error is {least:.3g} nat"
+            continue
+        found = (mix_of(groups, choice) for choice in np.unique(choices, axis=0))
+        candidates |= {mix.name: mix for mix in found if mix.name not in candidates}
+        optima.append((native, groups, best))
+    if not optima:
+        raise ValueError(complaint)
+    mixes = list(candidates.values())
+    regret = [mix_costs(network, mixes, groups, native, loads) / best[:, None] for native, groups, best in optima]
+    kept = _cover(np.concatenate(regret) - 1.0, limit, tolerance, list(range(len(always))))
+    return tuple(mixes[index] for index in kept)
+
+
+def _cover(regret: FloatArray, limit: int, tolerance: float, always: Sequence[int] = ()) -> list[int]:
     """Columns that serve every row within `tolerance`: first the best on average, then the worst served row's own."""
-    kept = [int(regret.mean(axis=0).argmin())]
+    kept = list(always) or [int(regret.mean(axis=0).argmin())]
     while len(kept) < limit:
         served = regret[:, kept].min(axis=1)
         worst = int(served.argmax())

@@ -109,6 +109,30 @@ def choice_groups(
     return tuple(groups)
 
 
+def choice_in(mix: PrecisionMix, group: ChoiceGroup, native: Collection[str]) -> Choice:
+    """
+    Return what a mix chooses in a group as arrays of `native` run it, its own error left out.
+
+    A class that no native one contains counts as the widest native one; blends of a site count as the format below.
+    """
+    stationary, moving = _pair(mix, group)
+    shared = common_classes(number_format(stationary), number_format(moving))
+    widest = next(name for name in RATE_CLASSES if name in native)
+    runs = "fp32" if group.kind == "vector" else next((name for name in shared if name in native), widest)
+    return Choice(stationary, moving, runs, _widening(stationary, runs, native), 0.0)
+
+
+def _pair(mix: PrecisionMix, group: ChoiceGroup) -> tuple[str, str]:
+    """Stationary and moving format of a group under a mix."""
+    first = group.modules[0]
+    if group.kind == "cache":
+        keys = mix.key_format, mix.vector_format["query"]
+        return (mix.value_format, mix.vector_format["probabilities"]) if group.name == "value" else keys
+    if group.kind == "vector":
+        return mix.vector_format[first], mix.vector_format[first]
+    return mix.weight_format[first], mix.activation_format[first]
+
+
 def mix_of(groups: Sequence[ChoiceGroup], picked: Sequence[int], name: str = "") -> PrecisionMix:
     """Return the mix that takes option `picked[i]` of group i; the name says what differs from bf16."""
     weights: dict[str, str] = {}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from models.checks import FloatArray
-from models.precision.choices import Choice, ChoiceGroup
+from models.precision.choices import Choice, ChoiceGroup, choice_in
 from models.precision.formats import number_format
-from models.precision.mix import rounding_ops
+from models.precision.mix import PrecisionMix, rounding_ops
 from models.tables import constants
 
 if TYPE_CHECKING:
@@ -64,6 +64,32 @@ def choice_costs(network: LoweredNetwork, groups: Sequence[ChoiceGroup], loads: 
         np.array([[_choice_cost(network, group, choice, load) for choice in group.choices] for load in loads])
         for group in groups
     ]
+
+
+def mix_costs(
+    network: LoweredNetwork,
+    mixes: Sequence[PrecisionMix],
+    groups: Sequence[ChoiceGroup],
+    native: Collection[str],
+    loads: Sequence[Load],
+) -> FloatArray:
+    """
+    Return what whole mixes cost in a step on arrays of `native`, whichever arrays they were made for.
+
+    Returns
+    -------
+    array of shape (n_loads, n_mixes)
+        Of the same measure as `choice_costs`. [B]
+    """
+    known: dict[tuple[str, Choice], FloatArray] = {}
+    total = np.zeros((len(loads), len(mixes)))
+    for column, mix in enumerate(mixes):
+        for group in groups:
+            choice = choice_in(mix, group, native)
+            if (group.name, choice) not in known:
+                known[group.name, choice] = np.array([_choice_cost(network, group, choice, load) for load in loads])
+            total[:, column] += known[group.name, choice]
+    return total
 
 
 def _choice_cost(network: LoweredNetwork, group: ChoiceGroup, choice: Choice, load: Load) -> float:
