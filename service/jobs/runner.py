@@ -125,7 +125,8 @@ class StudyRunner:
         together = [*past, *records]
         with self.cache.lock:
             self.cache.records[study_id] = (chunk + 1, together)
-        return records, not records or self.engine.is_finished(problem, together), busy_s
+        is_last = chunk + 1 >= self.engine.n_chunks(problem) or self.engine.is_finished(problem, together)
+        return records, is_last, busy_s
 
     def _guarded(self, study_id: str, attempt: int, act: Callable[[], Document]) -> Document:
         """Run a step; what it raises ends the study as failed, with the traceback in the log."""

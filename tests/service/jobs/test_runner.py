@@ -124,3 +124,24 @@ def test_records_come_back_equal(database: Database) -> None:
     engine = fake_engine()
     problem = engine.prepare(engine.read_study({"name": "s", "trials": 40, "seed": 3}))
     assert runner_on(database).records(study_id, None) == engine.run_chunk(problem, [], 0)
+
+
+def test_a_chunk_without_trials_is_not_the_end(database: Database) -> None:
+    """A proof may advance without a design to judge."""
+    real = fake_engine()
+    engine = dataclasses.replace(
+        real,
+        n_chunks=lambda problem: 5,
+        run_chunk=lambda problem, past, chunk: [] if chunk == 1 else real.run_chunk(problem, past, chunk),
+    )
+    study_id = make_study(database, trials=40)
+    assert run_to_end(runner_on(database, engine), study_id) == "succeeded"
+    assert stored_numbers(database, study_id) == list(range(40))
+
+
+def test_a_study_ends_after_its_planned_chunks_whatever_the_engine_says(database: Database) -> None:
+    engine = dataclasses.replace(fake_engine(), is_finished=lambda problem, past: False)
+    study_id = make_study(database, trials=40)
+    assert run_to_end(runner_on(database, engine), study_id) == "succeeded"
+    with reading(database) as session:
+        assert queries.get_study(session, study_id).chunks_done == 4
