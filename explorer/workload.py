@@ -194,8 +194,3 @@ def _require_context(requests: RequestDistribution, network: LoweredNetwork) -> 
             f"input and output tokens must be at most {network.max_context_tokens:g}, the context of {network.name}, "
             f"got {longest:g}"
         )
-
-
-ScenarioReader = Callable[..., Any]
-SCENARIO_READERS: dict[str, ScenarioReader] = {"llm_serving": read_serving}
-"""Kinds of scenario this version judges; the document knows more and the rest is refused by name."""
