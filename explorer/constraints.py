@@ -8,7 +8,6 @@ import numpy as np
 
 from explorer.document import BudgetDocument
 from models.checks import FloatArray
-from models.evaluate import chip_limits
 from models.evaluation import Figures
 from models.hardware.design import DesignBatch
 
@@ -40,12 +39,12 @@ def chip_violations(limits: Limits, cost: DesignBatch, chips: Figures) -> dict[s
     """
     Relative excess of each chip over the budget and over what physics allows, shape (n_designs, 1) each.
 
-    The cap (`tdp`) is exceeded only where the lowest clock already breaks it: otherwise the clock settles below it.
+    The power cap (`tdp`) is exceeded only where the lowest clock already breaks it: otherwise the clock settles below.
     """
     return {
         "area": chips.area_mm2 / limits.area_mm2 - 1.0,
         "memory_stacks": cost.memory_stacks[:, None] / limits.memory_stacks - 1.0,
         "unit_cost": chips.unit_cost_usd / limits.unit_cost_usd - 1.0,
         "quality": np.full((cost.n_designs, 1), limits.quality_excess),
-        **chip_limits(cost),
+        **chips.violations,
     }

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from models.checks import FloatArray, IntArray
+from models.checks import IntArray
 from models.evaluation import Figures, ScenarioEvaluation
-from models.hardware.area import area_violation_ratio, die_area_mm2
-from models.hardware.cost import electricity_usd_per_j, unit_cost_usd, usd_per_s
+from models.hardware.area import die_area_mm2
+from models.hardware.cost import electricity_usd_per_j
 from models.hardware.design import DesignBatch
-from models.hardware.energy import energy_per_access
-from models.hardware.power import full_rate_power_w, power_violation_ratio
+from models.hardware.energy import static_power_w
+from models.hardware.figures import ChipFigures, chip_figures
 from models.operators.factor_tables import FactorTables
 from models.serving.scenario import ServingScenario
 from models.serving.steady import CompiledServing, compile_serving, steady_state
+from models.technology import default_technology
 from models.throughput.fixed import compile_fixed_work, fixed_work
 from models.throughput.scenario import ConvnetScenario, FixedWork, GemmListScenario, TrainingScenario
 from models.throughput.work import CompiledWork
@@ -49,18 +50,17 @@ def compile_scenario(scenario: Scenario) -> Compiled:
     return _COMPILERS[type(scenario)](scenario)
 
 
-def figures(cost: DesignBatch) -> Figures:
+def _figures(chips: ChipFigures, cost: DesignBatch) -> Figures:
     """What the cost batch decides about each chip, arrays of shape (n_designs, 1)."""
-    full_rate = full_rate_power_w(cost)
-    access = energy_per_access(cost)
     return Figures(
-        area_mm2=die_area_mm2(cost)[:, None],
-        static_w=access.static_w[:, None],
-        tdp_w=np.minimum(full_rate, cost.tdp_w)[:, None],
-        full_rate_power_w=full_rate[:, None],
-        unit_cost_usd=unit_cost_usd(cost)[:, None],
-        usd_per_s=usd_per_s(cost)[:, None],
+        area_mm2=chips.area_mm2[:, None],
+        static_w=chips.access.static_w[:, None],
+        tdp_w=np.minimum(chips.full_rate_power_w, cost.tdp_w)[:, None],
+        full_rate_power_w=chips.full_rate_power_w[:, None],
+        unit_cost_usd=chips.unit_cost_usd[:, None],
+        usd_per_s=chips.usd_per_s[:, None],
         usd_per_j=np.full((cost.n_designs, 1), electricity_usd_per_j()),
+        violations={name: values[:, None] for name, values in chips.violation_ratio.items()},
     )
 
 
@@ -97,15 +97,13 @@ def evaluate(
     """
     if performance.n_designs != cost.n_designs:
         raise ValueError(f"both batches must have equally many designs, got {performance.n_designs} and {cost.n_designs}")
-    access = energy_per_access(cost)
-    highest = access.static_w if performance is cost else energy_per_access(performance).static_w
-    chips = figures(cost)
+    chips = chip_figures(cost)
+    access = chips.access
+    highest = access.static_w
+    if performance is not cost:
+        highest = static_power_w(performance, die_area_mm2(performance), default_technology())
+    figures = _figures(chips, cost)
     return [
-        _EVALUATIONS[type(each)](each, performance, access, highest, chips, tables, alternatives) for each in scenarios
+        _EVALUATIONS[type(each)](each, performance, access, highest, figures, tables, alternatives)
+        for each in scenarios
     ]
-
-
-def chip_limits(cost: DesignBatch) -> dict[str, FloatArray]:
-    """Relative excess over the limits that physics sets for every chip, shape (n_designs, 1) each."""
-    limits = area_violation_ratio(cost) | {"tdp": power_violation_ratio(cost)}
-    return {name: values[:, None] for name, values in limits.items()}

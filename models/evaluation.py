@@ -25,6 +25,8 @@ class Figures:
     """Capital and housing of one chip and its share of the system, electricity aside [USD/s]."""
     usd_per_j: FloatArray
     """Electricity with what the building adds [USD/J]."""
+    violations: Mapping[str, FloatArray]
+    """Relative excess over what physics allows any chip: reticle, memory edge, power at the lowest clock [1]."""
 
 
 class CompiledScenario(Protocol):

@@ -62,6 +62,6 @@ def chip_figures(designs: DesignBatch, technology: Technology | None = None) -> 
         embodied_kgco2e_per_s=embodied_carbon_kgco2e_per_s(designs, used, area),
         violation_ratio={
             **area_violation_ratio(designs, used, area),
-            "power": power_violation_ratio(designs, used, access),
+            "tdp": power_violation_ratio(designs, used, access),
         },
     )

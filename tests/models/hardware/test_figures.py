@@ -31,7 +31,7 @@ def test_a_figure_equals_its_own_function(name, alone):
 def test_energies_and_limits_equal_their_own_functions():
     figures = chip_figures(CHIPS)
     assert np.array_equal(figures.access.static_w, energy_per_access(CHIPS).static_w)
-    assert np.array_equal(figures.violation_ratio["power"], power_violation_ratio(CHIPS))
+    assert np.array_equal(figures.violation_ratio["tdp"], power_violation_ratio(CHIPS))
     assert np.array_equal(figures.violation_ratio["reticle"], area_violation_ratio(CHIPS)["reticle"])
     assert figures.violation_ratio["reticle"][2] > 0, "a wafer is larger than a reticle field"
 
