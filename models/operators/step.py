@@ -31,6 +31,7 @@ from models.operators.gemm import (
     onchip_cycles,
 )
 from models.operators.state import state_time_s
+from models.precision.promotion import NO_CLASS
 from models.tables import constants
 
 GEMM_COLUMNS = (
@@ -56,7 +57,7 @@ class Term:
 
     - gemm: `GEMM_COLUMNS`, in elements and bytes per element; `rate_class` indexes RATE_CLASSES, `dequant_ops` are
       vector operations per weight where the array cannot take the stored form (`weight_native` and `weight_class` are
-      the codes of its port and its rate, those of `rate_class` where left out), `quantise_ops` those that round one
+      the codes of its port and its rate; where left out, every array needs them), `quantise_ops` those that round one
       input (none where left out), `instances` equal GEMMs of one kernel,
       `copies` the sets of operands that pass between two uses of the same weights, `useful_fraction` the share of
       the multiply-accumulates that is no padding of k;
@@ -144,10 +145,14 @@ def step_program(terms: Iterable[Term], overhead_s: float, blocks: IntArray | No
 
 
 def _gemm_column(columns: Mapping[str, FloatArray], name: str) -> FloatArray:
-    """A column of a GEMM term; by default weights are stored as they are multiplied and inputs arrive rounded."""
+    """A column of a GEMM term; by default inputs arrive rounded, and stated `dequant_ops` are needed on every array."""
     if name in columns or name not in ("weight_native", "weight_class", "quantise_ops"):
         return columns[name]
-    return np.zeros(len(columns["m"])) if name == "quantise_ops" else columns["rate_class"]
+    if name == "quantise_ops":
+        return np.zeros(len(columns["m"]))
+    if name == "weight_class":
+        return columns["rate_class"]
+    return np.where(columns["dequant_ops"] > 0, NO_CLASS, columns["rate_class"])
 
 
 def run_step(
