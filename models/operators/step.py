@@ -34,6 +34,9 @@ from models.operators.state import state_time_s
 from models.precision.promotion import NO_CLASS
 from models.tables import constants
 
+WHOLE = -1
+"""In place of a block: all shapes of a program, tabulated together where every alternative is wanted."""
+
 GEMM_COLUMNS = (
     "m", "n", "k", "weight_bytes", "input_bytes", "output_bytes", "rate_class", "dequant_ops", "instances", "copies",
     "useful_fraction",
@@ -315,9 +318,8 @@ def _cycles(
     if ids is None:
         cycles = np.empty((designs.n_designs, len(index)))
         for code in np.unique(computed):
-            for block in np.unique(blocks[computed == code]):
-                columns = np.flatnonzero((computed == code) & (blocks == block))
-                cycles[:, columns] = _block_cycles(program, designs, every, index[columns], code, block, rates, tables)
+            columns = np.flatnonzero(computed == code)
+            cycles[:, columns] = _block_cycles(program, designs, every, index[columns], code, WHOLE, rates, tables)
         return cycles
     cycles, index, blocks, codes = np.empty(ids.shape), index[ids], blocks[ids], computed[ids]
     first, last = blocks.min(axis=1), blocks.max(axis=1)
@@ -343,7 +345,8 @@ def _block_cycles(
     tables: FactorTables,
 ) -> FloatArray:
     """Cycles of the shapes `index` of one block on the designs `rows`; entries of other blocks hold anything."""
-    members = np.flatnonzero(program.gemm_shape_block == block)
+    shape_blocks = program.gemm_shape_block
+    members = np.arange(len(shape_blocks)) if block == WHOLE else np.flatnonzero(shape_blocks == block)
     local = np.minimum(np.searchsorted(members, index), len(members) - 1)
     return tables.rows(
         (program, OPERAND_BYTES[code], int(block)),
