@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ import numpy as np
 from models.checks import FloatArray
 from models.fidelity.area_rows import die_rows, nearest_target_mm2
 from models.fidelity.chip_table import check_chip_table
-from models.fidelity.report import GroupReport, TableReader, error_statistics
-from models.fidelity.rows import chip_id_of_rows, designs_of_chips, read_measured
+from models.fidelity.report import PER_CHIP, GroupReport, TableReader, error_statistics
+from models.fidelity.rows import chip_id_of_rows, designs_of_chips, read_measured, table_name, with_known_devices
 from models.hardware.area import area_breakdown_mm2, area_interval_mm2, die_area_mm2
 from models.hardware.area_terms import physical_cores
 from models.hardware.design import DesignBatch
@@ -46,7 +47,7 @@ def whole_die_reports(path: Path) -> Iterable[GroupReport]:
     rows = die_rows(path)
     skipped = [{"reason": reason, "rows": count} for reason, count in Counter(r for _, r in rows.skipped).items()]
     if not rows.ids:
-        yield GroupReport(path.stem, "whole die", "", "", "area", "global", rows=0, skipped=skipped)
+        yield GroupReport(table_name(path.name), "whole die", "", "", "area", "global", rows=0, skipped=skipped)
         return
     predicted = die_area_mm2(rows.designs)
     known = left_out_mm2()
@@ -56,33 +57,38 @@ def whole_die_reports(path: Path) -> Iterable[GroupReport]:
     target = nearest_target_mm2(predicted, rows)
     left_out_target = nearest_target_mm2(left_out, rows)
     around = _around(left_out, factor, target, left_out_target)
-    statistics = error_statistics(predicted, target, left_out=left_out * target / left_out_target, interval=around)
+    left_out = left_out * target / left_out_target
+
+    def report(group: str, device: str, chosen: np.ndarray, note: str = "") -> GroupReport:
+        interval = (around[0][chosen], around[1][chosen])
+        statistics = error_statistics(predicted[chosen], target[chosen], left_out=left_out[chosen], interval=interval)
+        return GroupReport(
+            table_name(path.name), group, device, "", "area", "global", rows=len(chosen), note=note,
+            **statistics,  # type: ignore[arg-type]
+        )  # fmt: skip
+
     unseen = sum(chip_id not in known for chip_id in rows.ids)
-    yield GroupReport(
-        table=path.stem,
-        group="whole die",
-        device="all",
-        dtype="",
-        quantity="area",
-        constants="global",
-        rows=len(rows.ids),
-        skipped=skipped,
-        note=f"bounds scored one-sided; {unseen} chips were not in the fit",
-        **statistics,  # type: ignore[arg-type]
-    )
+    note = f"bounds scored one-sided; {unseen} chips were not in the fit"
+    yield replace(report("whole die", "all", np.arange(len(rows.ids)), note), skipped=skipped)
+    for i, chip_id in enumerate(rows.ids):
+        yield report(PER_CHIP, chip_id, np.array([i]))
 
 
 def die_block_reports(path: Path) -> Iterable[GroupReport]:
     """Report the blocks of dissected dies, one group per device; the fit did not use them."""
-    rows = read_measured(path, ["device", "component", "area_mm2"])
+    rows = with_known_devices(read_measured(path, ["device", "component", "area_mm2"]))
     components, chips, devices = rows.text("component"), chip_id_of_rows(rows), rows.text("device")
-    area = np.array([float(text) for text in rows.text("area_mm2")])
+    area = rows.number("area_mm2", or_zero=True)
+    unknown = list(rows.skipped)
     designs = designs_of_chips(chips)
     parts = area_breakdown_mm2(designs)
     for device in dict.fromkeys(devices.tolist()):
-        measured, predicted, skipped = [], [], []
+        measured, predicted, skipped, unknown = [], [], unknown, []
         here = devices == device
-        for component, block_mm2, i in _blocks(components[here], area[here], np.flatnonzero(here)):
+        blocks = list(_blocks(components[here], area[here], np.flatnonzero(here)))
+        if len(blocks) < here.sum():
+            skipped.append({"reason": "one block with the memory's PHY", "rows": int(here.sum()) - len(blocks)})
+        for component, block_mm2, i in blocks:
             if component not in BLOCKS or block_mm2 <= 0:
                 reason = "counted elsewhere" if block_mm2 <= 0 else f"no such block: {component}"
                 skipped.append({"reason": reason, "rows": 1})
@@ -91,7 +97,7 @@ def die_block_reports(path: Path) -> Iterable[GroupReport]:
             predicted.append(float(BLOCKS[component](parts, designs)[i]))
         statistics = error_statistics(np.array(predicted), np.array(measured))
         yield GroupReport(
-            path.stem, "blocks", device, "", "area", "global", rows=len(measured), skipped=skipped,
+            rows.table, "blocks", device, "", "area", "global", rows=len(measured), skipped=skipped,
             **statistics,  # type: ignore[arg-type]
         )  # fmt: skip
 

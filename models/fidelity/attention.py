@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,15 @@ from models.checks import BoolArray, FloatArray
 from models.fidelity.attention_throughput import throughput_reports
 from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
-from models.fidelity.report import GroupReport, TableReader
-from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, designs_of_chips, read_measured
+from models.fidelity.report import GroupReport, TableError, TableReader
+from models.fidelity.rows import (
+    MeasuredRows,
+    StringArray,
+    chip_id_of_rows,
+    designs_of_chips,
+    read_measured,
+    with_known_devices,
+)
 from models.hardware.design import DesignBatch, peak_flop_per_s, take
 from models.operators.attention import (
     attention_bytes,
@@ -68,7 +76,7 @@ _WHOLE = ("rows", "designs")
 def aiconfigurator_rows(path: Path) -> AttentionRows:
     """Read `aic_attention_prefill.csv` or `aic_attention_decode.csv`."""
     required = ("device", "op", "batch", "n_heads", "n_kv_heads", "head_dim", "kv_dtype", "latency_us", "source")
-    rows = read_measured(path, required)
+    rows = with_known_devices(read_measured(path, required))
     tokens = "kv_tokens" if "kv_tokens" in rows.columns else "seq_tokens"
     dim, kv_heads = rows.number("head_dim")[:, None], rows.number("n_kv_heads")[:, None]
     chip_id = chip_id_of_rows(rows)
@@ -96,8 +104,8 @@ def aiconfigurator_rows(path: Path) -> AttentionRows:
 def infersim_rows(path: Path) -> AttentionRows:
     """Read `infersim_attention.csv`; `head_cfg` is KV heads and head size, or the two parts of an MLA head."""
     required = ("device", "op", "n_heads", "head_cfg", "kv_dtype", "batch", "seq_or_kv_tokens", "latency_us")
-    rows = read_measured(path, required)
-    first, second = (np.array(part, dtype=np.float64) for part in np.char.partition(rows.text("head_cfg"), "-").T[::2])
+    rows = with_known_devices(read_measured(path, required))
+    first, second = _head_sizes(rows)
     op, heads = rows.text("op"), rows.number("n_heads")
     latent, expanded = op == "mla_decode", op == "mla_prefill"
     qk = np.where(latent | expanded, first + second, second)
@@ -124,6 +132,17 @@ def infersim_rows(path: Path) -> AttentionRows:
         infersim=~no,
         measured_s=rows.number("latency_us") * 1e-6,
     )
+
+
+def _head_sizes(rows: MeasuredRows) -> tuple[FloatArray, FloatArray]:
+    """Both numbers of `head_cfg`, each of shape (n_rows,)."""
+    texts = rows.text("head_cfg")
+    bad = np.flatnonzero([not re.fullmatch(r"[1-9]\d*-[1-9]\d*", text) for text in texts])
+    if bad.size:
+        rule = f"head_cfg must be two whole numbers as in 8-128, got '{texts[bad[0]]}'"
+        raise TableError(rule, rows.file, int(rows.lines[bad[0]]), "head_cfg")
+    first, second = np.char.partition(texts, "-").T[::2].astype(np.float64)
+    return first, second
 
 
 def decode_time_s(rows: AttentionRows, values: Mapping[str, float]) -> FloatArray:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from models.checks import FloatArray
+from models.checks import BoolArray, FloatArray
 from models.fidelity.fitting import constants_without, merged_constants
-from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
+from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction, with_skipped
 from models.fidelity.report import GroupReport
-from models.fidelity.rows import MeasuredRows, chip_id_of_rows, designs_of_chips, read_measured
+from models.fidelity.rows import MeasuredRows, chip_id_of_rows, designs_of_chips, read_measured, with_known_devices
 from models.hardware.design import DesignBatch, peak_flop_per_s
 from models.operators.attention import (
     attention_bytes,
@@ -21,6 +20,7 @@ from models.operators.attention import (
     attention_prefill_time_s,
 )
 
+COLUMNS = ("device", "dtype", "phase", "tflops", "memory_gb_per_s", "metric_definition")
 FAMILIES = ("attention", "attention_sources")
 SEQUENCE_TOKENS = np.array([4096.0, 8448.0, 16384.0, 65536.0])
 SKIPPED = {
@@ -32,13 +32,13 @@ SKIPPED = {
 
 def throughput_reports(path: Path) -> list[GroupReport]:
     """Reports of `attention_throughput.csv`: forward passes in FLOP/s, MLA decode in FLOP/s and in bytes/s."""
-    rows = read_measured(path, ("device", "dtype", "phase", "tflops", "memory_gb_per_s", "metric_definition"))
+    rows = with_known_devices(read_measured(path, COLUMNS))
     reason = np.array([_skip(rows, index) for index in range(len(rows))])
     kept = rows.take(reason == "")
     chip_id = chip_id_of_rows(kept)
     designs = designs_of_chips(chip_id)
     memory = kept.text("memory_gb_per_s") != ""
-    measured = np.where(memory, _number(kept, "memory_gb_per_s") * 1e9, _number(kept, "tflops") * 1e12)
+    measured = np.where(memory, _rate(kept, "memory_gb_per_s", memory) * 1e9, _rate(kept, "tflops", ~memory) * 1e12)
     decode = np.char.find(kept.text("phase"), "decode") >= 0
     fp8 = np.char.startswith(kept.text("dtype"), "FP8")
     ratio = np.where(fp8, designs.fp8_rate_ratio, 1.0)
@@ -56,8 +56,7 @@ def throughput_reports(path: Path) -> list[GroupReport]:
     labels = Labels(group, chip_id, kept.text("dtype"))
     reports = grouped_reports(kept, labels, measured, predicted, roofline, left_out, quantity="throughput")
     skipped = [{"reason": SKIPPED[name], "rows": int((reason == name).sum())} for name in np.unique(reason) if name]
-    total = int((reason != "").sum())
-    return [replace(reports[0], out_of_scope=total, skipped=skipped), *reports[1:]] if reports else []
+    return with_skipped(reports, rows.table, skipped, "throughput")
 
 
 def _skip(rows: MeasuredRows, index: int) -> str:
@@ -69,8 +68,10 @@ def _skip(rows: MeasuredRows, index: int) -> str:
     return "ablation" if definition.startswith("same shape without") else ""
 
 
-def _number(rows: MeasuredRows, column: str) -> FloatArray:
-    return np.array([float(text) if text else np.nan for text in rows.text(column)])
+def _rate(rows: MeasuredRows, column: str, needed: BoolArray) -> FloatArray:
+    rate = np.ones(len(rows))
+    rate[needed] = rows.take(needed).number(column)
+    return rate
 
 
 def _prefill_flop_per_s(designs: DesignBatch, ratio: FloatArray, values: Mapping[str, float]) -> FloatArray:

@@ -31,7 +31,9 @@ def check_chip_table(path: Path) -> None:
     rows = read_measured(path, REQUIRED)
     names, counts = np.unique(rows.text("id"), return_counts=True)
     if (counts > 1).any():
-        raise TableError(f"{path.name}: id '{names[counts > 1][0]}' is given {counts.max()} times")
+        name = names[counts > 1][0]
+        line = int(rows.lines[np.flatnonzero(rows.text("id") == name)[1]])
+        raise TableError(f"id '{name}' is given {counts[names == name][0]} times", path.name, line, "id")
     for column in NUMBERS:
         if column in rows.columns:
             _check_numbers(path, rows, column)
@@ -40,7 +42,7 @@ def check_chip_table(path: Path) -> None:
 def _check_numbers(path: Path, rows: MeasuredRows, column: str) -> None:
     for line, text in zip(rows.lines.tolist(), rows.text(column).tolist(), strict=True):
         if text.strip() and not _at_least_zero(text):
-            raise TableError(f"{path.name} line {line}: {column} must be a number of at least 0, got '{text}'")
+            raise TableError(f"{column} must be a number of at least 0, got '{text}'", path.name, line, column)
 
 
 def _at_least_zero(text: str) -> bool:

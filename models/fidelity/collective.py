@@ -10,9 +10,16 @@ import numpy as np
 
 from models.checks import BoolArray, FloatArray
 from models.fidelity.fitting import constants_without, merged_constants
-from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
+from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction, with_skipped
 from models.fidelity.report import GroupReport, TableError, TableReader
-from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, designs_of_chips, read_measured
+from models.fidelity.rows import (
+    MeasuredRows,
+    StringArray,
+    chip_id_of_rows,
+    designs_of_chips,
+    read_measured,
+    with_known_devices,
+)
 from models.hardware.design import DesignBatch, take
 from models.operators.collective import collective_latency_ratio, collective_time_s, wire_bytes
 from models.operators.smooth import smooth_maximum
@@ -91,8 +98,8 @@ def _rows(
     op = rows.text("op")
     unknown = np.flatnonzero(~np.isin(op, list(KIND_OF)))
     if unknown.size:
-        where = f"{rows.file} line {rows.lines[unknown[0]]}"
-        raise TableError(f"{where}: op '{op[unknown[0]]}' must be one of {', '.join(KIND_OF)}")
+        rule = f"op '{op[unknown[0]]}' must be one of {', '.join(KIND_OF)}"
+        raise TableError(rule, rows.file, int(rows.lines[unknown[0]]), "op")
     designs = designs_of_chips(chip_id)
     return CollectiveRows(
         rows=rows,
@@ -124,7 +131,7 @@ def _host_sharing_exponent(device: StringArray) -> FloatArray:
 
 def aiconfigurator_rows(path: Path) -> CollectiveRows:
     """Read `aic_collectives.csv`: group `nccl`, `pcie` without links, `engine_x` for x's own kernels."""
-    rows = read_measured(path, AIC_COLUMNS)
+    rows = with_known_devices(read_measured(path, AIC_COLUMNS))
     chip_id = chip_id_of_rows(rows)
     element_bytes, n_chips = rows.number("elem_bytes"), rows.number("n_devices")
     designs = designs_of_chips(chip_id)
@@ -147,7 +154,7 @@ def aiconfigurator_rows(path: Path) -> CollectiveRows:
 
 def llmcompass_rows(path: Path) -> CollectiveRows:
     """Read `llmcompass_allreduce.csv`."""
-    rows = read_measured(path, ("device", "op", "n_devices", "size_bytes", "latency_us"))
+    rows = with_known_devices(read_measured(path, ("device", "op", "n_devices", "size_bytes", "latency_us")))
     chip_id = chip_id_of_rows(rows)
     return _rows(
         rows,
@@ -168,8 +175,8 @@ def vidur_rows(path: Path) -> tuple[CollectiveRows, int]:
     systems = rows.text("system")
     unknown = np.flatnonzero(~np.isin(systems, list(known)))
     if unknown.size:
-        where = f"{rows.file} line {rows.lines[unknown[0]]}"
-        raise TableError(f"{where}: system '{systems[unknown[0]]}' must be one of {', '.join(known)}")
+        rule = f"system '{systems[unknown[0]]}' must be one of {', '.join(known)}"
+        raise TableError(rule, rows.file, int(rows.lines[unknown[0]]), "system")
     linked = np.array([float(known[str(system)]["linked_chips"]) for system in systems])
     n_chips = rows.number("n_devices")
     inside = (n_chips <= linked) & (rows.number("devices_per_node") == n_chips)
@@ -244,8 +251,8 @@ def roofline_s(rows: CollectiveRows) -> FloatArray:
     return moved / rate
 
 
-def collective_reports(rows: CollectiveRows, out_of_scope: int = 0, reason: str = "") -> list[GroupReport]:
-    """Reports of one table; rows out of scope are counted in the first group with their reason."""
+def collective_reports(rows: CollectiveRows, n_skipped: int = 0, reason: str = "") -> list[GroupReport]:
+    """Reports of one table; rows that cannot be predicted are counted in the first group with their reason."""
     values = merged_constants(FAMILIES)
     predicted = predicted_time_s(rows, values)
     left_out = left_out_prediction(
@@ -256,10 +263,9 @@ def collective_reports(rows: CollectiveRows, out_of_scope: int = 0, reason: str 
     reports = grouped_reports(
         rows.rows, labels, rows.measured_s, predicted, roofline_s(rows), left_out, interval_ratio=spread, notes=NOTES
     )
-    if out_of_scope and reports:
-        skipped = [{"reason": reason, "rows": out_of_scope}]
-        reports[0] = replace(reports[0], out_of_scope=out_of_scope, skipped=skipped)
-    return reports
+    if not n_skipped:
+        return reports
+    return with_skipped(reports, rows.rows.table, [{"reason": reason, "rows": n_skipped}])
 
 
 TABLES: dict[str, TableReader] = {

@@ -12,7 +12,14 @@ from models.checks import FloatArray
 from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.report import GroupReport, TableError, TableReader
-from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, designs_of_chips, read_measured
+from models.fidelity.rows import (
+    MeasuredRows,
+    StringArray,
+    chip_id_of_rows,
+    designs_of_chips,
+    read_measured,
+    with_known_devices,
+)
 from models.hardware.design import DesignBatch, take
 from models.operators.elementwise import ELEMENTWISE, elementwise_time_s
 
@@ -63,12 +70,12 @@ class ElementwiseRows:
 
 def elementwise_rows(path: Path) -> ElementwiseRows:
     """Read `vidur_elementwise.csv` or `llmcompass_elementwise.csv`."""
-    rows = read_measured(path, ("device", "op", "rows", "cols", "dtype", "latency_us", "source"))
+    rows = with_known_devices(read_measured(path, ("device", "op", "rows", "cols", "dtype", "latency_us", "source")))
     op = rows.text("op")
     unknown = np.flatnonzero(~np.isin(op, list(OPERATOR_OF)))
     if unknown.size:
-        where = f"{rows.file} line {rows.lines[unknown[0]]}"
-        raise TableError(f"{where}: op '{op[unknown[0]]}' must be one of {', '.join(OPERATOR_OF)}")
+        rule = f"op '{op[unknown[0]]}' must be one of {', '.join(OPERATOR_OF)}"
+        raise TableError(rule, rows.file, int(rows.lines[unknown[0]]), "op")
     operator = np.array([OPERATOR_OF[str(name)] for name in op])
     parallel = np.char.find(rows.text("source"), PARALLEL_RESIDUAL) >= 0
     operator = np.where(parallel & (operator == "norm"), "layer_norm", operator)

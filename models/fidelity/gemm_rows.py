@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from models.checks import BoolArray, FloatArray, IntArray
 from models.fidelity.report import TableError
-from models.fidelity.rows import read_measured
+from models.fidelity.rows import read_measured, unknown_devices
 from models.hardware.catalog import chip_of_device
 from models.operators.tiling import SPLITS
 from models.tables import DATA, read_rows
@@ -67,7 +67,7 @@ class GemmRows:
     def take(self, index: BoolArray | IntArray) -> GemmRows:
         """The rows where `index` holds, or at its positions."""
         names = ("device", "chip", "dtype", "m", "n", "k", "latency_s")
-        return GemmRows(self.table, self.source, *(getattr(self, name)[index] for name in names), self.skipped)
+        return replace(self, **{name: getattr(self, name)[index] for name in names})
 
 
 def gemm_source(file_name: str) -> GemmSource:
@@ -81,7 +81,7 @@ def gemm_source(file_name: str) -> GemmSource:
                 recent_kernels=row["recent_kernels"] == "1",
                 unsplit_formats=tuple(filter(None, row["unsplit_formats"].split(";"))),
             )
-    raise TableError(f"{file_name}: no source of GEMM times has this name")
+    raise TableError("no source of GEMM times has this name", file_name)
 
 
 def read_gemm_rows(path: Path) -> GemmRows:
@@ -98,12 +98,13 @@ def read_gemm_rows(path: Path) -> GemmRows:
     device, dtype = (table.text(name).astype(object) for name in TEXT_COLUMNS)
     chips = chip_of_device()
     unknown = ~np.isin(table.text("device"), list(chips))
+    skipped = list(unknown_devices(table))
     unreadable = ~unknown & ~np.isin(table.text("dtype"), list(FORMAT_OF_DTYPE))
-    reasons = Counter(f"device '{name}' is not in the catalogue" for name in device[unknown])
-    reasons.update(f"dtype '{name}' is not known" for name in dtype[unreadable])
+    reasons = Counter(f"dtype '{name}' is not known" for name in dtype[unreadable])
+    skipped += [{"reason": reason, "rows": count} for reason, count in sorted(reasons.items())]
     kept = ~(unknown | unreadable)
     return GemmRows(
-        table=path.stem,
+        table=table.table,
         source=gemm_source(path.name),
         device=device[kept],
         chip=np.array([chips[name] for name in device[kept]], dtype=object),
@@ -112,5 +113,5 @@ def read_gemm_rows(path: Path) -> GemmRows:
         n=number["n"][kept],
         k=number["k"][kept],
         latency_s=number["latency_us"][kept] * 1e-6,
-        skipped=[{"reason": reason, "rows": count} for reason, count in sorted(reasons.items())],
+        skipped=skipped,
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,7 @@ def grouped_reports(
 
     `interval_ratio` of shape (n_rows,) spans the stated 90 % interval predicted / x .. predicted * x.
     """
-    table = rows.file.removesuffix(".csv")
+    table = rows.table
     keys = np.array([labels.group, labels.chip_id, labels.dtype])
     reports = []
     for group, chip_id, dtype in sorted({(str(a), str(b), str(c)) for a, b, c in keys.T}):
@@ -83,4 +84,12 @@ def grouped_reports(
                 **statistics,  # type: ignore[arg-type]
             )
         )
-    return reports
+    return with_skipped(reports, table, list(rows.skipped), quantity) if rows.skipped else reports
+
+
+def with_skipped(
+    reports: list[GroupReport], table: str, skipped: list[dict[str, Any]], quantity: str = "latency"
+) -> list[GroupReport]:
+    """Return the reports with skipped rows in the first; a table of which nothing is left gives a report of no rows."""
+    first = reports[0] if reports else GroupReport(table, "", "", "", quantity, "global", rows=0)
+    return [replace(first, skipped=[*first.skipped, *skipped]), *reports[1:]]

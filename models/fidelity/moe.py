@@ -14,12 +14,25 @@ from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.moe_routing import routed_load
 from models.fidelity.report import GroupReport, TableReader
-from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, designs_of_chips, read_measured
+from models.fidelity.rows import (
+    MeasuredRows,
+    StringArray,
+    chip_id_of_rows,
+    designs_of_chips,
+    read_measured,
+    with_known_devices,
+)
 from models.hardware.design import DesignBatch, peak_flop_per_s, take
 from models.operators.moe import grouped_gemm_time_s, local_expert_mlp_time_s
 from models.tables import DATA, read_rows
 
 FAMILIES = ("moe", "moe_sources")
+LAYER_COLUMNS = (
+    "device", "tokens", "hidden", "inter", "topk", "n_experts", "tp", "ep", "dtype", "routing", "latency_us",
+)  # fmt: skip
+GROUPED_COLUMNS = (
+    "device", "op", "phase", "n_local_experts", "hidden", "inter", "tokens_per_expert", "latency_us",
+)  # fmt: skip
 FALLBACK_BOUND_S = 3e-5
 FALLBACK_START_S = 3e-5
 FALLBACK_ROWS_PER_EXPERT = 16.0
@@ -65,9 +78,7 @@ class ExpertRows:
 
 def aiconfigurator_rows(path: Path) -> ExpertRows:
     """Read `aic_moe.csv`."""
-    rows = read_measured(
-        path, ("device", "tokens", "hidden", "inter", "topk", "n_experts", "tp", "ep", "dtype", "routing", "latency_us")
-    )
+    rows = with_known_devices(read_measured(path, LAYER_COLUMNS))
     chip_id = chip_id_of_rows(rows)
     designs = designs_of_chips(chip_id)
     active, routed = routed_load(rows)
@@ -98,9 +109,7 @@ def aiconfigurator_rows(path: Path) -> ExpertRows:
 
 def infersim_rows(path: Path) -> ExpertRows:
     """Read `infersim_grouped_gemm.csv`: fp8, one grouped GEMM a row, every local expert active."""
-    rows = read_measured(
-        path, ("device", "op", "phase", "n_local_experts", "hidden", "inter", "tokens_per_expert", "latency_us")
-    )
+    rows = with_known_devices(read_measured(path, GROUPED_COLUMNS))
     chip_id = chip_id_of_rows(rows)
     designs = designs_of_chips(chip_id)
     local = rows.number("n_local_experts")

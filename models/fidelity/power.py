@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy as np
 from models.checks import BoolArray, FloatArray
 from models.fidelity.chip_table import check_chip_table
 from models.fidelity.power_rows import best_shape_share, gemm_power_w, read_best_shapes, read_power_rows
-from models.fidelity.report import GroupReport, TableReader, error_statistics
+from models.fidelity.report import PER_CHIP, GroupReport, TableReader, error_statistics
+from models.fidelity.rows import table_name
 from models.fidelity.tdp_rows import TdpRows, tdp_rows
 from models.hardware.power import tdp_estimate_w
 from models.tables import DATA, read_rows
@@ -28,10 +30,14 @@ def rating_reports(path: Path) -> Iterable[GroupReport]:
     check_chip_table(path)
     rows = tdp_rows(path)
     skipped = [{"reason": reason, "rows": count} for reason, count in Counter(r for _, r in rows.skipped).items()]
-    yield _rating_report(path.stem, "rated", rows, rows.rated, skipped)
-    other = _rating_report(path.stem, "estimated or measured", rows, ~rows.rated, [])
+    table = table_name(path.name)
+    yield _rating_report(table, "rated", rows, rows.rated, skipped)
+    other = _rating_report(table, "estimated or measured", rows, ~rows.rated, [])
     if other.rows:
         yield other
+    for i, chip_id in enumerate(rows.ids):
+        own = np.arange(len(rows.ids)) == i
+        yield replace(_rating_report(table, PER_CHIP, rows, own, []), device=chip_id)
 
 
 def gemm_power_reports(path: Path) -> Iterator[GroupReport]:
@@ -42,7 +48,9 @@ def gemm_power_reports(path: Path) -> Iterator[GroupReport]:
     """
     rows = read_power_rows(path)
     predicted = gemm_power_w(rows)
-    skipped = [{"reason": "unknown dtype", "rows": rows.n_unknown_dtype}] if rows.n_unknown_dtype else []
+    skipped = rows.skipped
+    if not len(rows.m):
+        yield GroupReport(rows.table, "", "", "", "power", "global", rows=0, skipped=skipped)
     long = rows.latency_s >= LONG_S
     for chip, name in enumerate(rows.ids):
         for dtype in np.unique(rows.dtype):
@@ -51,7 +59,7 @@ def gemm_power_reports(path: Path) -> Iterator[GroupReport]:
                 if not here.any():
                     continue
                 yield GroupReport(
-                    path.stem, group, name, str(dtype), "power", "global", rows=int(here.sum()), skipped=skipped,
+                    rows.table, group, name, str(dtype), "power", "global", rows=int(here.sum()), skipped=skipped,
                     **error_statistics(
                         predicted[here], rows.power_w[here], roofline=rows.limit_w[here]
                     ),  # type: ignore[arg-type]
@@ -63,9 +71,9 @@ def gemm_power_reports(path: Path) -> Iterator[GroupReport]:
 def best_shape_reports(path: Path) -> Iterable[GroupReport]:
     """Report the share of peak at the best shape of each format, which shows the sustained clock."""
     rows = read_best_shapes(path)
-    skipped = [{"reason": "no best shape", "rows": rows.n_other}] if rows.n_other else []
+    skipped = rows.skipped
     if not len(rows.share):
-        yield GroupReport(path.stem, "best shape", "", "", "share_of_peak", "global", rows=0, skipped=skipped)
+        yield GroupReport(rows.table, "best shape", "", "", "share_of_peak", "global", rows=0, skipped=skipped)
         return
     predicted = best_shape_share(rows, default_technology())
     known = left_out_share()
@@ -73,7 +81,7 @@ def best_shape_reports(path: Path) -> Iterable[GroupReport]:
     left_out = np.array([known.get((device, dtype), share) for device, dtype, share in keys])
     points = [float(np.abs(share - rows.share).mean()) for share in (predicted, left_out)]
     yield GroupReport(
-        path.stem, "best shape", "all", "", "share_of_peak", "global", rows=len(rows.share), skipped=skipped,
+        rows.table, "best shape", "all", "", "share_of_peak", "global", rows=len(rows.share), skipped=skipped,
         note=f"mean absolute difference {points[0]:.3f}, left out {points[1]:.3f} of the peak",
         **error_statistics(
             predicted, rows.share, left_out=left_out, roofline=np.ones(len(rows.share))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from models.checks import BoolArray, FloatArray, IntArray
 from models.fidelity.gemm_rows import FORMAT_OF_DTYPE, OPERAND_BYTES
-from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, read_measured
+from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, read_measured, with_known_devices
 from models.hardware.catalog import chip_designs
 from models.hardware.design import DesignBatch, peak_flop_per_s, reference_design, take
 from models.hardware.energy import energy_per_access
@@ -49,7 +50,9 @@ class PowerRows:
     dram_bytes: FloatArray
     l2_bytes: FloatArray
     """Operand bytes found in the shared buffer."""
-    n_unknown_dtype: int
+    table: str
+    skipped: list[dict[str, Any]]
+    """Rows of unknown devices and formats."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +71,19 @@ class BestShapeRows:
     share: FloatArray
     """Measured rate over the quoted peak. [1]"""
     peak_flop_per_s: FloatArray
-    n_other: int
-    """Rows of the file that are no best shapes."""
+    table: str
+    skipped: list[dict[str, Any]]
+    """Rows of the file that are no best shapes, or of unknown devices."""
 
 
 def read_power_rows(path: Path) -> PowerRows:
     """Return the rows of a table of measured GEMM power; formats without a rate class are counted, not kept."""
-    rows = read_measured(path, ["device", "m", "n", "k", "dtype", "latency_us", "power_w", "power_limit_w"])
+    columns = ["device", "m", "n", "k", "dtype", "latency_us", "power_w", "power_limit_w"]
+    rows = with_known_devices(read_measured(path, columns))
     known = np.isin(rows.text("dtype"), list(FORMAT_OF_DTYPE))
+    skipped = list(rows.skipped)
+    if not known.all():
+        skipped.append({"reason": "unknown dtype", "rows": int((~known).sum())})
     kept = rows.take(known)
     ids, chip = np.unique(chip_id_of_rows(kept), return_inverse=True)
     m, n, k = (kept.number(name) for name in ("m", "n", "k"))
@@ -88,7 +96,7 @@ def read_power_rows(path: Path) -> PowerRows:
         number_format=number_format, m=m, n=n, k=k,
         latency_s=kept.number("latency_us") * 1e-6, power_w=kept.number("power_w"),
         limit_w=kept.number("power_limit_w"), steady=_steady(kept, chip, m), dram_bytes=dram, l2_bytes=hit,
-        n_unknown_dtype=int((~known).sum()),
+        table=rows.table, skipped=skipped,
     )  # fmt: skip
 
 
@@ -118,14 +126,18 @@ def read_best_shapes(path: Path) -> BestShapeRows:
     """Return the best-shape rows of a table of published GEMM throughput."""
     rows = read_measured(path, ["device", "model", "dtype", "m", "n", "k", "tflops", "peak_tflops"])
     best = np.char.startswith(rows.text("model"), BEST_SHAPE_PREFIX)
-    kept = rows.take(best)
+    kept = with_known_devices(rows.take(best))
+    skipped = list(kept.skipped)
+    if not best.all():
+        skipped.append({"reason": "no best shape", "rows": int((~best).sum())})
     ids, chip = np.unique(chip_id_of_rows(kept), return_inverse=True)
     peak = kept.number("peak_tflops") * 1e12
     return BestShapeRows(
         ids=tuple(str(i) for i in ids), designs=chip_designs([str(i) for i in ids]) if len(ids) else _no_designs(),
         chip=chip, device=kept.text("device"), dtype=kept.text("dtype"),
         number_format=np.char.lower(kept.text("dtype")), m=kept.number("m"), n=kept.number("n"), k=kept.number("k"),
-        share=kept.number("tflops") * 1e12 / peak, peak_flop_per_s=peak, n_other=int((~best).sum()),
+        share=kept.number("tflops") * 1e12 / peak, peak_flop_per_s=peak, table=rows.table,
+        skipped=skipped,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from scipy import stats
 
 from models.checks import BoolArray, FloatArray
 from models.fidelity.report import GroupReport, TableError, TableReader
+from models.fidelity.rows import MeasuredRows, read_measured, table_name
 from models.precision.profile import default_profile
 from models.precision.scheme import SchemeRow, scheme_kl_nats
 from models.tables import DATA, read_rows
@@ -63,7 +64,7 @@ def quality_reports(path: Path) -> Iterator[GroupReport]:
     for row in read_published(path):
         groups.setdefault((row.model, row.metric), []).append(row)
     for (model, metric), rows in groups.items():
-        yield _group_report(path.name, model, metric, rows)
+        yield _group_report(table_name(path.name), model, metric, rows)
 
 
 def read_published(path: Path) -> list[PublishedRow]:
@@ -75,13 +76,24 @@ def read_published(path: Path) -> list[PublishedRow]:
     TableError
         If a column is missing or a number cannot be read; the message names the line.
     """
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = [(number, line) for number, line in enumerate(file, start=1) if not line.startswith("#")]
-    reader = csv.DictReader(line for _, line in lines)
-    missing = [column for column in _REQUIRED if column not in (reader.fieldnames or ())]
-    if missing:
-        raise TableError(f"{path.name}: column {missing[0]} is missing")
-    return [_published_row(row, f"{path.name} line {lines[reader.line_num - 1][0]}") for row in reader]
+    rows = read_measured(path, _REQUIRED)
+    values, baseline = _any_number(rows, "value"), _any_number(rows, "baseline", or_empty=True)
+    weights, activations, cache = (
+        _any_number(rows, f"{name}_bits", or_empty=True) for name in ("weight", "activation", "kv")
+    )
+    model, metric, scheme, scope, block = (
+        rows.text(column).tolist() for column in ("model", "metric", "scheme", "module_scope", "block")
+    )
+    return [
+        PublishedRow(
+            model[i], metric[i],
+            SchemeRow(
+                scheme[i], scope[i], _given(weights[i]), _given(activations[i]), _given(cache[i]), block[i].strip()
+            ),
+            _given(baseline[i]), float(values[i]),
+        )
+        for i in range(len(rows))
+    ]  # fmt: skip
 
 
 def concordance(predicted: FloatArray, degradation: FloatArray, metric: Metric) -> tuple[float | None, int]:
@@ -115,7 +127,7 @@ def _group_report(table: str, model: str, name: str, rows: Sequence[PublishedRow
     constants = f"amplification profile {default_profile().name}"
     if metric is None:
         skipped = [{"reason": f"metric {name} has no row in quality_metrics.csv", "rows": len(rows)}]
-        return GroupReport(table, f"{model} {name}", model, "", name, constants, 0, len(rows), skipped)
+        return GroupReport(table, f"{model} {name}", model, "", name, constants, 0, skipped=skipped)
     predicted = np.array([scheme_kl_nats(row.scheme) for row in rows])
     degradation = np.array([metric.degradation(row) for row in rows])
     share, pairs = concordance(predicted, degradation, metric)
@@ -143,25 +155,22 @@ def _distinct_pairs(degradation: FloatArray, metric: Metric) -> BoolArray:
     return distinct
 
 
-def _published_row(row: Mapping[str, str], where: str) -> PublishedRow:
-    def number(column: str) -> float | None:
-        text = (row[column] or "").strip()
-        try:
-            value = float(text) if text else None
-        except ValueError:
-            raise TableError(f"{where}: {column} must be a number, got '{text}'") from None
-        if value is not None and not np.isfinite(value):
-            raise TableError(f"{where}: {column} must be finite, got '{text}'")
-        return value
+def _any_number(rows: MeasuredRows, column: str, *, or_empty: bool = False) -> FloatArray:
+    """One column of finite numbers of any sign, NaN where it is empty and may be, shape (n_rows,)."""
+    texts = np.char.strip(rows.text(column))
+    values = np.full(len(texts), np.nan)
+    for i, text in enumerate(texts.tolist()):
+        if not text and or_empty:
+            continue
+        with contextlib.suppress(ValueError):
+            values[i] = float(text)
+        if not np.isfinite(values[i]):
+            raise TableError(f"{column} must be a finite number, got '{text}'", rows.file, int(rows.lines[i]), column)
+    return values
 
-    value = number("value")
-    if value is None:
-        raise TableError(f"{where}: value must not be empty")
-    scheme = SchemeRow(
-        row["scheme"], row["module_scope"], number("weight_bits"), number("activation_bits"), number("kv_bits"),
-        row["block"].strip(),
-    )  # fmt: skip
-    return PublishedRow(row["model"], row["metric"], scheme, number("baseline"), value)
+
+def _given(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 TABLES: dict[str, TableReader] = {"published_quality*.csv": quality_reports}

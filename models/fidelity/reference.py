@@ -36,12 +36,11 @@ def systolic_reports(path: Path) -> Iterable[GroupReport]:
     for line, name in zip(table.lines, dataflow, strict=True):
         if name not in DATAFLOWS:
             known = ", ".join(DATAFLOWS)
-            raise TableError(f"{table.file} line {line}: dataflow must be one of {known}, got '{name}'")
+            raise TableError(f"dataflow must be one of {known}, got '{name}'", table.file, int(line), "dataflow")
     stall_free = table.text("bandwidth_words_per_cycle") == STALL_FREE
     present = [name for name in DATAFLOWS if (dataflow == name).any()]
-    return [
-        _dataflow_report(path.stem, name, values[:, dataflow == name], stall_free[dataflow == name]) for name in present
-    ]
+    chosen = {name: dataflow == name for name in present}
+    return [_dataflow_report(table.table, name, values[:, own], stall_free[own]) for name, own in chosen.items()]
 
 
 def _dataflow_report(table: str, dataflow: str, values: FloatArray, stall_free: BoolArray) -> GroupReport:

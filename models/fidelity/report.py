@@ -15,7 +15,15 @@ from models.checks import BoolArray, FloatArray
 
 
 class TableError(ValueError):
-    """A measured file that cannot be read; the message names file, line, column and rule."""
+    """A measured file that cannot be read; the message names file, line and rule, the fields each on its own."""
+
+    def __init__(self, rule: str, file: str = "", line: int | None = None, column: str = "") -> None:
+        where = file if line is None else f"{file} line {line}"
+        super().__init__(f"{where}: {rule}" if where else rule)
+        self.rule = rule
+        self.file = file
+        self.line = line
+        self.column = column
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,10 @@ class GroupReport:
     constants: str
     rows: int
     out_of_scope: int = 0
+    """Rows that the model does not claim to describe."""
     skipped: list[dict[str, Any]] = field(default_factory=list)
+    """Other rows without a prediction, as reason and number of rows; with line and column where the row is at fault.
+    Over all groups of a table but `per chip`, `rows`, `out_of_scope` and these add up to the rows of the file."""
     mape: float | None = None
     calibrated_mape: float | None = None
     leave_one_device_out_mape: float | None = None
@@ -47,9 +58,12 @@ class GroupReport:
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The group as one JSON object."""
-        return asdict(self)
+        """The group as one JSON object; what is not finite is null."""
+        return {name: value if _is_plain(value) else None for name, value in asdict(self).items()}
 
+
+PER_CHIP = "per chip"
+"""Group of the reports that repeat single rows of a group over all chips, one chip each."""
 
 TableReader = Callable[[Path], Iterable[GroupReport]]
 """Reads one measured file and reports each of its groups. Every module of `fidelity` that knows a table offers
@@ -104,3 +118,7 @@ def error_statistics(
         statistics["interval_coverage"] = float(inside.mean())
         statistics["interval_width"] = float(np.median(np.sqrt(high / low)) - 1.0)
     return statistics
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, float) or bool(np.isfinite(value))

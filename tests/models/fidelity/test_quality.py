@@ -58,16 +58,16 @@ def write(path: Path, line: str) -> Path:
 
 def test_unknown_metric_is_reported_as_skipped(tmp_path: Path) -> None:
     (report,) = quality_reports(write(tmp_path / "t.csv", "m,Q8_0,w,8,16,16,32,bleu,1,2,s"))
-    assert report.out_of_scope == 1
+    assert report.rows == 0
     assert "no row in quality_metrics.csv" in report.skipped[0]["reason"]
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("m,Q8_0,w,eight,16,16,32,ppl,1,2,s", "t.csv line 3: weight_bits must be a number, got 'eight'"),
-        ("m,Q8_0,w,8,16,16,32,ppl,1,,s", "t.csv line 3: value must not be empty"),
-        ("m,Q8_0,w,8,16,16,32,ppl,1,nan,s", "t.csv line 3: value must be finite, got 'nan'"),
+        ("m,Q8_0,w,eight,16,16,32,ppl,1,2,s", "t.csv line 3: weight_bits must be a finite number, got 'eight'"),
+        ("m,Q8_0,w,8,16,16,32,ppl,1,,s", "t.csv line 3: value must be a finite number, got ''"),
+        ("m,Q8_0,w,8,16,16,32,ppl,1,nan,s", "t.csv line 3: value must be a finite number, got 'nan'"),
     ],
 )
 def test_bad_number_names_line_and_column(tmp_path: Path, line: str, message: str) -> None:
@@ -77,5 +77,5 @@ def test_bad_number_names_line_and_column(tmp_path: Path, line: str, message: st
 
 def test_missing_column_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("model,scheme\na,b\n")
-    with pytest.raises(TableError, match=r"t\.csv: column module_scope is missing"):
+    with pytest.raises(TableError, match=r"t\.csv line 1: column module_scope is missing"):
         list(quality_reports(tmp_path / "t.csv"))
