@@ -9,7 +9,7 @@ import numpy as np
 
 from explorer.constraints import chip_violations
 from explorer.document import StudyError
-from explorer.objectives import COMBINED, Mixture, Objective, objective_values
+from explorer.objectives import COMBINED, REGRET, Mixture, Objective, objective_values
 from explorer.problem import Problem
 from explorer.space import designs_at
 from models.checks import BoolArray, FloatArray, IntArray
@@ -80,8 +80,8 @@ def require_boundable(objectives: tuple[Objective, ...]) -> None:
 
 def is_boundable(objective: Objective) -> bool:
     """Whether the two-batch evaluation of a box bounds the objective."""
-    if objective.metric == COMBINED:
-        return objective.maximize
+    if objective.metric in (COMBINED, REGRET):
+        return objective.maximize == (objective.metric == COMBINED)
     metric = METRICS[objective.metric]
     return metric.bounded and objective.maximize == (metric.direction == "maximize")
 

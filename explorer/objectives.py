@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,9 @@ from models.metrics import METRICS, metrics_of
 
 COMBINED = "combined_relative_rate"
 """1 / sum(weight / relative rate) over the scenarios, the rate relative to each scenario's reference chip."""
+
+REGRET = "regret"
+"""Largest loss over the scenarios against the best rate that any design of the space reaches on it alone."""
 
 DESIGN_METRICS = ("area_mm2", "unit_cost_usd", "tdp_w", "full_rate_power_w", "static_power_w")
 """Metrics that do not depend on the scenario, so a mixture may use them."""
@@ -38,6 +41,8 @@ class Mixture:
 
     weight: FloatArray
     reference_units_per_s: FloatArray
+    best_units_per_s: Callable[[], FloatArray] | None = None
+    """Rates that no design of the space beats on one scenario alone, searched when first asked for."""
 
 
 def read_objectives(documents: Sequence[ObjectiveDocument], kinds: Sequence[str]) -> tuple[Objective, ...]:
@@ -49,11 +54,11 @@ def read_objectives(documents: Sequence[ObjectiveDocument], kinds: Sequence[str]
     StudyError
         If a metric is unknown, repeated, or not defined for these scenarios.
     """
-    known = [*metrics_of(kinds[0]), COMBINED] if len(kinds) == 1 else [COMBINED, *DESIGN_METRICS]
+    known = [*metrics_of(kinds[0]), COMBINED] if len(kinds) == 1 else [COMBINED, REGRET, *DESIGN_METRICS]
     faults = []
     for i, each in enumerate(documents):
         try:
-            require_known("metric", each.metric, [*METRICS, COMBINED])
+            require_known("metric", each.metric, [*METRICS, COMBINED, REGRET])
             require_known(f"metric of {' and '.join(sorted(set(kinds)))}", each.metric, known)
         except UnknownNameError as error:
             faults.append({"pointer": f"/objectives/{i}/metric", "detail": str(error)})
@@ -85,7 +90,19 @@ def objective_values(objective: Objective, evaluations: Sequence[ScenarioEvaluat
     if objective.metric == COMBINED:
         relative = [e.units_per_s / r for e, r in zip(evaluations, mixture.reference_units_per_s, strict=True)]
         share = mixture.weight / mixture.weight.sum()
-        return np.asarray(1.0 / sum(w / rate for w, rate in zip(share, relative, strict=True)))
+        with np.errstate(over="ignore"):  # a scenario that a box cannot run at all takes forever
+            return np.asarray(1.0 / sum(w / rate for w, rate in zip(share, relative, strict=True)))
+    if objective.metric == REGRET:
+        return _regret(evaluations, mixture)
     first = evaluations[0]
     shape = first.units_per_s.shape
     return np.broadcast_to(METRICS[objective.metric].read(first), shape)
+
+
+def _regret(evaluations: Sequence[ScenarioEvaluation], mixture: Mixture) -> FloatArray:
+    """Largest relative loss of rate over the scenarios, never negative: a box may promise more than any design [1]."""
+    if mixture.best_units_per_s is None:
+        raise ValueError("regret needs the best rate of each scenario")
+    best = mixture.best_units_per_s()
+    losses = [1.0 - e.units_per_s / rate for e, rate in zip(evaluations, best, strict=True)]
+    return np.asarray(np.maximum(np.max(np.stack(np.broadcast_arrays(*losses)), axis=0), 0.0))

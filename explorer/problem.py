@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +13,7 @@ import numpy as np
 
 from explorer.constraints import Limits, chip_violations, read_limits
 from explorer.document import StudyDocument, StudyError
-from explorer.objectives import Mixture, Objective, objective_values, read_objectives
+from explorer.objectives import REGRET, Mixture, Objective, objective_values, read_objectives
 from explorer.scenario_readers import SCENARIO_READERS
 from explorer.space import Space, designs_at, read_space
 from explorer.workload import Quality, pointing_at
@@ -78,17 +80,16 @@ def prepare(document: StudyDocument, folder: Path | None = None) -> Problem:
     for i, each in enumerate(document.workload.scenarios):
         pointer = f"/workload/scenarios/{i}"
         try:
-            reader = SCENARIO_READERS[require_known("scenario kind of this version", each.kind, SCENARIO_READERS)]
             require_known("chip", each.reference_chip, _chip_ids())
         except UnknownNameError as error:
-            raise StudyError([{"pointer": f"{pointer}/kind", "detail": str(error)}]) from None
-        pairs.append(reader(each, document, pointer, folder))
+            raise StudyError([{"pointer": f"{pointer}/reference_chip", "detail": str(error)}]) from None
+        pairs.append(SCENARIO_READERS[each.kind](each, document, pointer, folder))
     scenarios = tuple(_compiled(i, scenario) for i, (scenario, _) in enumerate(pairs))
     qualities = tuple(quality for _, quality in pairs)
     tables = FactorTables()
     mixture = _mixture(document, scenarios, tables)
     excess = max(q.least_kl_nats / q.budget_nats - 1.0 if not q.mixes else -1.0 for q in qualities)
-    return Problem(
+    problem = Problem(
         document=document,
         space=space,
         scenarios=scenarios,
@@ -98,6 +99,17 @@ def prepare(document: StudyDocument, folder: Path | None = None) -> Problem:
         limits=read_limits(document.budget, excess),
         tables=tables,
     )
+    if all(each.metric != REGRET for each in problem.objectives):
+        return problem
+    best = functools.cache(lambda: _best_units_per_s(problem))
+    return dataclasses.replace(problem, mixture=dataclasses.replace(mixture, best_units_per_s=best))
+
+
+def _best_units_per_s(problem: Problem) -> FloatArray:
+    """Best rate of each scenario alone: an exact search of half a minute, so it waits until a regret is asked for."""
+    from explorer.regret import best_units_per_s
+
+    return best_units_per_s(problem)
 
 
 def _chip_ids() -> list[str]:
@@ -112,16 +124,19 @@ def _compiled(index: int, scenario: Scenario) -> Compiled:
 
 
 def _mixture(document: StudyDocument, scenarios: tuple[Compiled, ...], tables: FactorTables) -> Mixture:
-    """Weights, and the best rate of each scenario on as many reference chips as the study has (nan if none fits)."""
+    """Weights, and the best rate of each scenario on as many reference chips as the study has."""
     weight = np.array([each.weight for each in document.workload.scenarios])
     if len(scenarios) == 1:
         return Mixture(weight, np.ones(1))
     rates = []
-    for each, scenario in zip(document.workload.scenarios, scenarios, strict=True):
+    for i, (each, scenario) in enumerate(zip(document.workload.scenarios, scenarios, strict=True)):
         chips = chip_designs([each.reference_chip])
         evaluation = evaluate(chips, chips, [scenario], tables)[0]
         fits = evaluation.violations["memory_capacity"] <= 0
-        rates.append(float(np.max(np.where(fits, evaluation.units_per_s, 0.0))) or np.nan)
+        rates.append(float(np.max(np.where(fits, evaluation.units_per_s, 0.0))))
+        if not rates[-1]:
+            detail = f"must hold the scenario in its memory, {each.reference_chip} does not"
+            raise StudyError([{"pointer": f"/workload/scenarios/{i}/reference_chip", "detail": detail}])
     return Mixture(weight, np.array(rates))
 
 
