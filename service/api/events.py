@@ -21,11 +21,15 @@ router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
 
 @router.get(
-    "/{study_id}/events", operation_id="stream_study_events", summary="Stream the progress of a study",
+    "/{study_id}/events",
+    operation_id="stream_study_events",
+    summary="Stream the progress of a study",
     response_class=EventSourceResponse,
-    responses={200: {"description": "Events `state` and `progress`", "content": {"text/event-stream": {}}},
-               **problem_responses(404, 422, 503)},
-)  # fmt: skip
+    responses={
+        200: {"description": "Events `state` and `progress`", "content": {"text/event-stream": {}}},
+        **problem_responses(404, 422, 503),
+    },
+)
 def stream_study_events(
     study_id: Annotated[str, Path(max_length=40, description="Id of the study")],
     session: ReadSession,
@@ -35,7 +39,7 @@ def stream_study_events(
     follow: Annotated[bool, Query(description="Wait for further events until the study ends")] = True,
 ) -> EventSourceResponse:
     """Send every event after `Last-Event-ID`, then new ones as they come; the stream ends with the study."""
-    queries.get_study(session, study_id)
+    queries.study_state(session, study_id)
     after = int(last_event_id) if last_event_id and last_event_id.isdigit() else 0
     events = _events(database, study_id, after, settings.event_poll_interval_s, follow)
     return EventSourceResponse(events, ping=15)
@@ -58,7 +62,7 @@ def _new_events(database: Database, study_id: str, after: int) -> tuple[list[Stu
     """Events after an id, and whether no more will come."""
     with reading(database) as session:
         try:
-            state = queries.get_study(session, study_id).state
+            state = queries.study_state(session, study_id)
         except queries.NotFoundError:
             return [], True
         events = queries.events_after(session, study_id, after)

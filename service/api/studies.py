@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Path, Query, Request, Response
-from sqlalchemy.orm import Session
 
 from service.api.documents import RequestDocument
 from service.api.paging import PageSize, PageToken, page_token, read_page_token
 from service.db import queries
 from service.db.tables import Study
 from service.dependencies import EngineOf, JobsOf, ReadSession, WriteSession
-from service.engine import StudyEngine
 from service.errors import problem_responses
 from service.schemas.designs import TrialRead
 from service.schemas.studies import (
@@ -25,7 +23,7 @@ from service.schemas.studies import (
     StudyState,
     TrialList,
     study_fields,
-)  # fmt: skip
+)
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
@@ -93,9 +91,12 @@ def get_study(study_id: StudyId, session: ReadSession) -> StudyResultRead:
 
 
 @router.delete(
-    "/{study_id}", status_code=204, operation_id="delete_study", summary="Delete a finished study",
+    "/{study_id}",
+    status_code=204,
+    operation_id="delete_study",
+    summary="Delete a finished study",
     responses=problem_responses(404, 409, 503),
-)  # fmt: skip
+)
 def delete_study(study_id: StudyId, session: WriteSession) -> None:
     """Remove a finished study with its designs and events."""
     queries.delete_study(session, study_id)
@@ -113,9 +114,12 @@ def cancel_study(study_id: StudyId, session: WriteSession) -> StudyRead:
 
 
 @router.post(
-    "/{study_id}:resume", status_code=202, operation_id="resume_study", summary="Resume a study",
+    "/{study_id}:resume",
+    status_code=202,
+    operation_id="resume_study",
+    summary="Resume a study",
     responses=problem_responses(404, 409, 503),
-)  # fmt: skip
+)
 def resume_study(study_id: StudyId, session: WriteSession, jobs: JobsOf, tasks: BackgroundTasks) -> StudyRead:
     """Queue a cancelled or failed study again; it goes on after its last recorded chunk."""
     study = queries.resume_study(session, study_id)
@@ -124,9 +128,11 @@ def resume_study(study_id: StudyId, session: WriteSession, jobs: JobsOf, tasks: 
 
 
 @router.get(
-    "/{study_id}/designs", operation_id="list_study_designs", summary="List the designs a study has looked at",
+    "/{study_id}/designs",
+    operation_id="list_study_designs",
+    summary="List the designs a study has looked at",
     responses=problem_responses(404, 422, 503),
-)  # fmt: skip
+)
 def list_study_designs(
     study_id: StudyId,
     session: ReadSession,
@@ -135,7 +141,7 @@ def list_study_designs(
     page_token_: Annotated[PageToken, Query(alias="page_token")] = None,
 ) -> TrialList:
     """Return one page of trial records in the order of their numbers."""
-    queries.get_study(session, study_id)
+    queries.study_state(session, study_id)
     after = read_page_token(page_token_, int)[0] if page_token_ else -1
     rows = queries.list_trials(session, study_id, after, page_size + 1, feasible)
     page = rows[:page_size]
@@ -149,36 +155,30 @@ def list_study_designs(
     summary="Get the Pareto front",
     responses=problem_responses(404, 503),
 )
-def get_pareto(study_id: StudyId, session: ReadSession, engine: EngineOf) -> ParetoRead:
+def get_pareto(study_id: StudyId, session: ReadSession, jobs: JobsOf) -> ParetoRead:
     """Return the designs that no other one beats in every objective."""
     study = queries.get_study(session, study_id)
-    return ParetoRead(state=_state(study), pareto=result_so_far(session, engine, study).get("pareto", []))
+    result = study.result or jobs.runner.result_so_far(study_id)
+    return ParetoRead(state=_state(study), pareto=result.get("pareto", []))
 
 
 @router.get(
-    "/{study_id}/recommendation", operation_id="get_recommendation", summary="Get the recommended design",
+    "/{study_id}/recommendation",
+    operation_id="get_recommendation",
+    summary="Get the recommended design",
     responses=problem_responses(404, 503),
-)  # fmt: skip
-def get_recommendation(study_id: StudyId, session: ReadSession, engine: EngineOf) -> RecommendationRead:
+)
+def get_recommendation(study_id: StudyId, session: ReadSession, jobs: JobsOf) -> RecommendationRead:
     """Return the recommended design, or which limit binds where none is feasible."""
     study = queries.get_study(session, study_id)
-    result = result_so_far(session, engine, study)
+    result = study.result or jobs.runner.result_so_far(study_id)
     recommended = result.get("recommended")
     return RecommendationRead(
-        state=_state(study), feasible=recommended is not None, recommended=recommended,
+        state=_state(study),
+        feasible=recommended is not None,
+        recommended=recommended,
         binding_limit=result.get("binding_limit"),
-    )  # fmt: skip
-
-
-def result_so_far(session: Session, engine: StudyEngine, study: Study) -> dict[str, Any]:
-    """The stored result, or the one of the trials recorded so far."""
-    if study.result is not None:
-        return study.result
-    rows = queries.records_before(session, study.id)
-    if not rows:
-        return {}
-    problem = engine.prepare(engine.read_study(study.document))
-    return engine.result_document(problem, [engine.record_from_json(row) for row in rows])
+    )
 
 
 def _state(study: Study) -> StudyState:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from service.db.session import clock_s, to_json
 from service.db.tables import NUMBER_COLUMNS, TEXT_COLUMNS, EvaluationAnswer, Study, StudyEvent, designs
@@ -50,9 +50,18 @@ def get_study(session: Session, study_id: str) -> Study:
     return study
 
 
+def study_state(session: Session, study_id: str) -> str:
+    """Return the state alone, or raise NotFoundError."""
+    state = session.scalar(sa.select(Study.state).where(Study.id == study_id))
+    if state is None:
+        raise NotFoundError(f"unknown study '{study_id}'")
+    return state
+
+
 def list_studies(session: Session, state: str | None, before: tuple[float, str] | None, limit: int) -> list[Study]:
-    """Return studies, newest first, that come after the cursor `before` (creation time, id)."""
-    query = sa.select(Study).order_by(Study.created_at_s.desc(), Study.id.desc()).limit(limit)
+    """Return studies without results, newest first, that come after the cursor `before` (creation time, id)."""
+    query = sa.select(Study).options(defer(Study.result, raiseload=True))
+    query = query.order_by(Study.created_at_s.desc(), Study.id.desc()).limit(limit)
     if state is not None:
         query = query.where(Study.state == state)
     if before is not None:

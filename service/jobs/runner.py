@@ -96,6 +96,11 @@ class StudyRunner:
 
         return self._guarded(study_id, attempt, act)
 
+    def result_so_far(self, study_id: str) -> Document:
+        """The result of the trials recorded so far, empty where there is none."""
+        records = self.records(study_id, None)
+        return self.engine.result_document(self.problem(study_id), records) if records else {}
+
     def problem(self, study_id: str) -> Any:
         """The prepared problem of a study."""
         with self.cache.lock:

@@ -63,8 +63,14 @@ def database(empty_database: Database) -> Database:
 
 def quick_settings(database_url: str) -> Settings:
     """Settings of a server that looks and beats more often than usual."""
-    return Settings(database_url=database_url, beat_interval_s=0.5, stale_after_s=3.0, supervise_interval_s=0.1,
-                    event_poll_interval_s=0.05, stop_timeout_s=5.0)  # fmt: skip
+    return Settings(
+        database_url=database_url,
+        beat_interval_s=0.5,
+        stale_after_s=3.0,
+        supervise_interval_s=0.1,
+        event_poll_interval_s=0.05,
+        stop_timeout_s=5.0,
+    )
 
 
 @pytest.fixture(scope="module", params=KINDS)

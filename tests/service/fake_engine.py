@@ -108,10 +108,18 @@ def evaluate_document(document: dict[str, Any]) -> dict[str, Any]:
 
 def fake_engine() -> StudyEngine:
     return StudyEngine(
-        read_study=read_study, prepare=lambda spec: spec, n_chunks=n_chunks, run_chunk=run_chunk,
-        is_finished=lambda problem, past: len(past) >= problem.trials, result_document=result_document,
-        record_from_json=lambda row: FakeRecord(**row), evaluate_document=evaluate_document,
-        chips=lambda: {"a100_sxm": {"n_cores": 108}}, networks=lambda: {"llama": {"n_parameters": 8e9}},
-        study_schema=FakeStudy.model_json_schema, timeout_s=lambda problem: problem.timeout_s,
-        model_version="fake-1", study_error=FakeStudyError,
-    )  # fmt: skip
+        read_study=read_study,
+        prepare=lambda spec: spec,
+        n_chunks=n_chunks,
+        run_chunk=run_chunk,
+        is_finished=lambda problem, past: len(past) >= problem.trials,
+        result_document=result_document,
+        record_from_json=lambda row: FakeRecord(**row),
+        evaluate_document=evaluate_document,
+        chips=lambda: {"a100_sxm": {"n_cores": 108}},
+        networks=lambda: {"llama": {"n_parameters": 8e9}},
+        study_schema=FakeStudy.model_json_schema,
+        timeout_s=lambda problem: problem.timeout_s,
+        model_version="fake-1",
+        study_error=FakeStudyError,
+    )

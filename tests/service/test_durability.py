@@ -173,6 +173,24 @@ def test_a_stopped_server_finishes_its_step_and_the_next_one_goes_on(processes: 
     assert_undisturbed(server, processes.database_url, study_id, LONG_STUDY)
 
 
+def test_a_stopped_worker_hands_its_study_over_at_once(postgres_processes: Processes) -> None:
+    server = postgres_processes.serve("--no-studies")
+    study_id, worker = study_on_one_of_two_workers(postgres_processes, server)
+    assert worker.terminate() == 0
+    wait_for_next_chunk(server, study_id, within_s=5.0)
+    assert_undisturbed(server, postgres_processes.database_url, study_id, LONG_STUDY)
+
+
+def test_a_server_with_an_open_stream_stops_in_time(processes: Processes) -> None:
+    server = processes.serve()
+    study_id = post_study(server, **LONG_STUDY)
+    with httpx.stream("GET", f"{server.url}/v1/studies/{study_id}/events", timeout=30.0) as stream:
+        next(stream.iter_lines())
+        began_s = time.monotonic()
+        assert server.terminate() == 0
+        assert time.monotonic() - began_s < 15.0
+
+
 def test_a_study_is_read_back_identically_after_a_restart(processes: Processes) -> None:
     server = processes.serve()
     study_id = post_study(server, trials=30)
