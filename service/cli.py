@@ -147,6 +147,35 @@ def presets(as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+def validate(
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of measured tables, searched to any depth; the shipped ones by default.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """
+    Compare predictions with measurements.
+
+    A table that breaks a rule is named with file, line, column and rule, and the others are still reported. Exit code
+    0 where at least one row could be compared, else 2.
+    """
+    with one_line_errors():
+        from explorer.report import model_version
+        from models.fidelity.validate import SHIPPED, validate
+        from service.tables import print_validation
+
+        result = validate(SHIPPED if data is None else (data,))
+        document = result.document(model_version())
+    print_json(document) if as_json else print_validation(document)
+    for each in document["errors"]:
+        where = each["file"] if each["line"] is None else f"{each['file']} line {each['line']}"
+        print(f"chipfit: {where}: {each['rule']}", file=sys.stderr)
+    if not result.rows:
+        print("chipfit: no measured row could be compared", file=sys.stderr)
+        raise typer.Exit(2)
+
+
+@app.command()
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,

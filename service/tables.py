@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -144,3 +145,34 @@ def print_presets(document: Mapping[str, Any], console: Console | None = None) -
     out.print(metrics)
     out.print("samplers: " + ", ".join(document["samplers"]))
     out.print("scenario kinds: " + ", ".join(document["scenario_kinds"]))
+
+
+ERROR_COLUMNS: Mapping[str, str] = {
+    "mape": "error", "calibrated_mape": "profile", "leave_one_device_out_mape": "left out", "roofline_mape": "roofline",
+    "bias": "bias", "interval_coverage": "inside",
+}  # fmt: skip
+"""Field of a group -> heading; all are fractions, shown in percent."""
+RANK_COLUMNS: Mapping[str, str] = {"kendall_tau": "tau", "concordance": "pairs"}
+PIPED_WIDTH = 160
+"""Characters of a line where the output is no terminal."""
+
+
+def print_validation(document: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print predicted against measured: one line per group, errors in percent."""
+    groups = document["tables"]
+    errors = {name: heading for name, heading in ERROR_COLUMNS.items() if any(g[name] is not None for g in groups)}
+    table = Table(
+        "table", "group", "device", "format", "quantity", title="Predicted against measured, mean errors in %"
+    )
+    for heading in ("rows", "skipped", *errors.values(), *RANK_COLUMNS.values()):
+        table.add_column(heading, justify="right")
+    for each in groups:
+        left_over = each["out_of_scope"] + sum(skip["rows"] for skip in each["skipped"])
+        table.add_row(
+            *(escape(str(each[name])) for name in ("table", "group", "device", "dtype", "quantity")),
+            str(each["rows"]), str(left_over or ""),
+            *("" if each[name] is None else f"{100 * each[name]:.1f}" for name in errors),
+            *("" if each[name] is None else f"{each[name]:.3f}" for name in RANK_COLUMNS),
+        )  # fmt: skip
+    out = console or Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    out.print(table)
