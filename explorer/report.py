@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from explorer.pareto import knee, non_dominated
+from explorer.precision_report import precision_report
 from explorer.problem import Problem
 from explorer.records import TrialRecord
 from models.checks import FloatArray
@@ -68,7 +69,7 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
         "recommended": None if best is None else point_document(best),
         "pareto": [point_document(record) for record in front],
         "certificate": certificate_of(records),
-        "explanation": {},
+        "explanation": {} if best is None else {"precision": precision_report(problem, best)},
         "evaluated": len(records),
         "feasible_designs": sum(r.feasible for r in records),
         "space_designs": problem.space.n_designs,
