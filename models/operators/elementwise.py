@@ -105,8 +105,7 @@ def elementwise_time_s(
     lanes = issue + (1.0 - issue) * LANES_REFERENCE / per_design(designs.vector_lanes_per_core, count)
     cycles = c[f"{op}_cycles_per_element"] * lanes * count + c[f"{op}_cycles_per_row"] * n_rows
     core_s = cycles / (per_design(designs.n_cores, count) * per_design(designs.clock_hz, count))
-    kept_bytes = c["l2_share_fraction"] * per_design(designs.l2_bytes, count) + 1.0
-    resident = 1.0 / (1.0 + np.square(traffic / kept_bytes))
+    resident = resident_fraction(designs, traffic, c)
     memory_s = (
         traffic
         * (1.0 - resident * (1.0 - 1.0 / c["l2_rate_ratio"]))
@@ -114,3 +113,29 @@ def elementwise_time_s(
     )
     start = per_design(c[f"{op}_start_s"] if start_s is None else start_s, count)
     return np.asarray(start + smooth_maximum(core_s, memory_s, ELEMENTWISE[op].overlap_exponent))
+
+
+def resident_fraction(designs: DesignBatch, traffic_bytes: ArrayLike, constants: Constants | None = None) -> FloatArray:
+    """
+    Return the share of a kernel's traffic that the shared buffer keeps from main memory.
+
+    Falls smoothly from 1 where the traffic is far smaller than the buffer.
+
+    Parameters
+    ----------
+    designs : DesignBatch
+        Of n_designs designs.
+    traffic_bytes : array broadcastable to (n_shapes,) or (n_designs, n_shapes)
+        All reads and writes. [B]
+    constants : mapping, optional
+        Instead of `models/data/constants/elementwise.csv`.
+
+    Returns
+    -------
+    array of shape (n_designs, n_shapes)
+        [1]
+    """
+    c = tables.constants("elementwise") if constants is None else constants
+    (traffic,) = size_arrays(traffic_bytes)
+    kept_bytes = c["l2_share_fraction"] * per_design(designs.l2_bytes, traffic) + 1.0
+    return np.asarray(1.0 / (1.0 + np.square(traffic / kept_bytes)))

@@ -20,7 +20,7 @@ from models.hardware.rates import OPERAND_BYTES, RATE_CLASSES, NativeClasses, na
 from models.operators.activity import DEQUANTISED_ROWS, Columns, TermActivity, beside_conversions, codes, widened
 from models.operators.attention_term import decode_activity, prefill_activity
 from models.operators.collective import collective_latency_ratio, collective_time_s, wire_bytes
-from models.operators.elementwise import elementwise_time_s
+from models.operators.elementwise import elementwise_time_s, resident_fraction
 from models.operators.expert_term import expert_activity
 from models.operators.factor_tables import FactorTables, compress
 from models.operators.gemm import (
@@ -388,7 +388,8 @@ def _gemm_dram(columns: Mapping[str, FloatArray], designs: DesignBatch) -> Float
 
 def _vector_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
     """Elementwise work on the vector lanes, rounding to a narrow format beside it."""
-    elements, moved = np.atleast_2d(c["elements"]), np.atleast_2d(c["bytes_moved"])
+    elements = np.atleast_2d(c["elements"])
+    moved = c["bytes_moved"] * (1.0 - resident_fraction(designs, c["bytes_moved"]))
     rounding = np.atleast_2d(c.get("rounding_ops", np.zeros_like(c["elements"])))
     lanes_per_s = designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
     time_s = elementwise_time_s(designs, op, c["elements"], c["bytes_moved"], rows=c["rows"])

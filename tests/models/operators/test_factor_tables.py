@@ -1,0 +1,93 @@
+"""Tables of shared rows: built once, right after eviction, keyed by everything they depend on."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.hardware.design import concatenate, take
+from models.operators import factor_tables
+from models.operators.factor_tables import FactorTables, compress
+from models.operators.step import run_step
+from tests.models.random_designs import random_designs
+from tests.models.serving_scenarios import compiled
+
+FIELDS = ("n_cores", "l2_bytes")
+
+
+class Rows:
+    """A builder that counts what it is asked for."""
+
+    def __init__(self):
+        self.built = 0
+
+    def __call__(self, designs, rate):
+        self.built += designs.n_designs
+        return np.stack([designs.n_cores, designs.l2_bytes, rate, designs.n_cores * rate], axis=1)
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
+def test_compressed_columns_restore_the_originals(rows):
+    m, n = np.array(rows, dtype=float).T
+    distinct, index = compress(m=m, n=n)
+    np.testing.assert_array_equal(distinct["m"][index], m)
+    np.testing.assert_array_equal(distinct["n"][index], n)
+    assert len(distinct["m"]) == len(set(rows))
+
+
+def test_a_row_is_built_once_for_each_key():
+    tables, rows, designs = FactorTables(), Rows(), random_designs(1, 6)
+    doubled = take(designs, [0, 1, 2, 3, 4, 5, 0, 3])
+    first = tables.rows("t", doubled, FIELDS, rows)
+    assert rows.built == 6
+    np.testing.assert_array_equal(tables.rows("t", doubled, FIELDS, rows), first)
+    assert rows.built == 6
+    np.testing.assert_array_equal(first[:, 0], doubled.n_cores)
+
+
+def test_the_rate_is_part_of_the_key():
+    tables, rows, designs = FactorTables(), Rows(), random_designs(1, 3)
+    slow = tables.rows("t", designs, FIELDS, rows, rate_ratio=1.0)
+    fast = tables.rows("t", designs, FIELDS, rows, rate_ratio=np.array([2.0, 2.0, 1.0]))
+    np.testing.assert_array_equal(fast[:, 2], [2.0, 2.0, 1.0])
+    np.testing.assert_array_equal(fast[2], slow[2])
+    assert rows.built == 5
+
+
+def test_tables_of_other_names_are_apart():
+    tables, rows, designs = FactorTables(), Rows(), random_designs(1, 3)
+    tables.rows("one", designs, FIELDS, rows)
+    tables.rows("other", designs, FIELDS, rows)
+    assert rows.built == 6
+
+
+def test_wanted_columns_equal_a_selection_of_the_row():
+    tables, rows, designs = FactorTables(), Rows(), random_designs(2, 4)
+    wanted = np.array([[0, 3], [1, 1], [2, 0], [3, 2]])
+    whole = tables.rows("t", designs, FIELDS, rows)
+    np.testing.assert_array_equal(
+        tables.rows("t", designs, FIELDS, rows, columns=wanted), whole[np.arange(4)[:, None], wanted]
+    )
+
+
+@pytest.mark.parametrize("n_kept", [1, 3, 7])
+def test_rows_are_right_after_a_full_table_starts_afresh(monkeypatch, n_kept):
+    monkeypatch.setattr(factor_tables, "MAX_TABLE_BYTES", 10 * 4 * 8)
+    tables, rows = FactorTables(), Rows()
+    first, second = random_designs(3, 9), random_designs(4, 9)
+    mixed = concatenate([take(first, np.arange(n_kept)), second])
+    for designs in (first, second, mixed, first, mixed):
+        right = rows(designs, np.ones(designs.n_designs))
+        np.testing.assert_array_equal(tables.rows("t", designs, FIELDS, rows), right)
+
+
+def test_a_step_is_the_same_when_its_tables_overflow(monkeypatch):
+    program, designs = compiled().step, random_designs(5, 12)
+    expected = run_step(program, designs, FactorTables()).time_s
+    monkeypatch.setattr(factor_tables, "MAX_TABLE_BYTES", 2000)
+    tables = FactorTables()
+    for start in range(0, 12, 4):
+        part = run_step(program, take(designs, np.arange(start, start + 4)), tables).time_s
+        np.testing.assert_array_equal(part, expected[start : start + 4])
+    np.testing.assert_array_equal(run_step(program, designs, tables).time_s, expected)
