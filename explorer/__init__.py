@@ -1,0 +1,1 @@
+"""Search: design space, exact proof, samplers, reports."""

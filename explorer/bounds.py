@@ -296,4 +296,4 @@ def _budget_shares(problem: Problem, points: IntArray) -> FloatArray:
     document = problem.document
     designs = designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
     area = die_area_mm2(designs) / document.budget.area
-    return area + full_rate_power_w(designs) / document.budget.tdp
+    return np.asarray(area + full_rate_power_w(designs) / document.budget.tdp)

@@ -39,7 +39,8 @@ class Archive:
         if not len(self.cost):
             return np.zeros(len(bound), dtype=bool)
         reach = self.cost - gap * np.abs(self.cost)
-        return np.asarray((reach[None, :, :] <= bound[:, None, :]).all(axis=2).any(axis=1))
+        reached: BoolArray = np.all(reach[None, :, :] <= bound[:, None, :], axis=2)
+        return np.asarray(np.any(reached, axis=1))
 
 
 @dataclass

@@ -184,7 +184,7 @@ class ExactSearch:
         product = share[0] * share[1]
         for each in np.unique(axis):
             mean = float(product[axis == each].mean())
-            memory = PSEUDO_COST_MEMORY ** min(np.count_nonzero(axis == each), 50)
+            memory = PSEUDO_COST_MEMORY ** min(int(np.count_nonzero(axis == each)), 50)
             self._pseudo_cost[each] = memory * self._pseudo_cost[each] + (1.0 - memory) * mean
 
     def _seek_from_every_plan(self) -> None:

@@ -183,11 +183,8 @@ def _choose(problem: Problem, evaluation: ScenarioEvaluation) -> IntArray:
         cost = objective.sign * np.log(objective_values(objective, [evaluation], _UNIT_MIXTURE))
         best = np.min(np.where(feasible, cost, np.inf), axis=1, keepdims=True)
         loss += cost - np.where(np.isfinite(best), best, 0.0)
-    return np.where(
-        feasible.any(axis=1),
-        np.argmin(np.where(feasible, loss, np.inf), axis=1),
-        np.argmin(worst, axis=1),
-    )
+    best_feasible = np.argmin(np.where(feasible, loss, np.inf), axis=1)
+    return np.asarray(np.where(feasible.any(axis=1), best_feasible, np.argmin(worst, axis=1)))
 
 
 _UNIT_MIXTURE = Mixture(np.ones(1), np.ones(1))

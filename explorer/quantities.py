@@ -16,9 +16,9 @@ _LONGEST = 40
 
 
 @functools.cache
-def unit_registry() -> pint.UnitRegistry:
+def unit_registry() -> pint.UnitRegistry[float]:
     """The registry of all units, with currency."""
-    registry: pint.UnitRegistry = pint.UnitRegistry()
+    registry: pint.UnitRegistry[float] = pint.UnitRegistry()
     registry.define("usd = [currency] = USD")
     return registry
 
@@ -45,7 +45,7 @@ def parse_quantity(value: Any, unit: str, example: str) -> float:
         raise ValueError(f"must be a number with a unit, such as '{example}', got {value[:_LONGEST]!r}")
     registry = unit_registry()
     try:
-        quantity = registry.Quantity(_AREA.sub(r"\1**\2", value.strip()))
+        quantity: Any = registry.Quantity(_AREA.sub(r"\1**\2", value.strip()))
     except Exception as error:
         raise ValueError(f"must be a number with a unit, such as '{example}', got {value!r}") from error
     if quantity.unitless and unit:

@@ -25,7 +25,8 @@ def model_version() -> str:
 def costs_of(problem: Problem, records: Sequence[TrialRecord]) -> FloatArray:
     """Objectives as things to minimise, shape (n_records, n_objectives)."""
     signs = np.array([o.sign for o in problem.objectives])
-    return np.array([r.objectives for r in records], dtype=np.float64).reshape(len(records), len(signs)) * signs
+    values = np.array([r.objectives for r in records], dtype=np.float64).reshape(len(records), len(signs))
+    return np.asarray(values * signs)
 
 
 def front_of(problem: Problem, records: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -34,7 +35,7 @@ def front_of(problem: Problem, records: Sequence[TrialRecord]) -> list[TrialReco
     if not feasible:
         return []
     costs = costs_of(problem, feasible)
-    front = [i for i in np.flatnonzero(non_dominated(costs))]
+    front = list(np.flatnonzero(non_dominated(costs)))
     return [feasible[i] for i in sorted(front, key=lambda i: tuple(costs[i]))]
 
 

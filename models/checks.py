@@ -39,9 +39,7 @@ def require_fraction(name: str, values: ArrayLike) -> FloatArray:
 
 def require_at_least(name: str, values: ArrayLike, minimum: float, unit: str = "") -> FloatArray:
     """Return `values` as float64, refusing anything not finite or below `minimum`."""
-    return _require(
-        name, values, lambda v: np.isfinite(v) & (v >= minimum), _with_unit(f"at least {minimum:g}", unit)
-    )
+    return _require(name, values, lambda v: np.isfinite(v) & (v >= minimum), _with_unit(f"at least {minimum:g}", unit))
 
 
 def require_known(kind: str, name: str, known: Iterable[str]) -> str:

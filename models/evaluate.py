@@ -96,7 +96,9 @@ def evaluate(
     See `docs/concepts.md` for a whole evaluation.
     """
     if performance.n_designs != cost.n_designs:
-        raise ValueError(f"both batches must have equally many designs, got {performance.n_designs} and {cost.n_designs}")
+        raise ValueError(
+            f"both batches must have equally many designs, got {performance.n_designs} and {cost.n_designs}"
+        )
     chips = chip_figures(cost)
     access = chips.access
     highest = access.static_w

@@ -85,7 +85,7 @@ def take_alternatives(evaluation: ScenarioEvaluation, chosen: IntArray) -> Scena
         full = np.broadcast_to(values, (len(chosen), n_alternatives))
         return full[rows, chosen[:, None]]
 
-    arrays = {
+    arrays: dict[str, Any] = {
         field.name: pick(value)
         for field in dataclasses.fields(evaluation)
         if isinstance(value := getattr(evaluation, field.name), np.ndarray)

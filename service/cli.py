@@ -176,6 +176,29 @@ def validate(
 
 
 @app.command()
+def amplification(
+    model: Annotated[Path, typer.Argument(help="Decoder: a GGUF file, or a folder with safetensors.")],
+    out: Annotated[Path | None, typer.Option(help="File for the profile (JSON).")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how strongly rounding each module of a real network moves its output."""
+    with one_line_errors():
+        from explorer.workload import pointing_at
+        from models.precision.amplification import measure_checkpoint
+        from models.precision.error import SITES
+        from models.precision.profile import profile_document, write_profile
+        from service.tables import print_amplification
+
+        with pointing_at("/model"), _progress(not as_json) as report:
+            done = iter(range(len(SITES)))
+            profile = measure_checkpoint(model, report=lambda site: report(next(done), len(SITES)))
+        if out is not None:
+            write_profile(profile, out)
+        document = profile_document(profile)
+        print_json(document) if as_json else print_amplification(document)
+
+
+@app.command()
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
@@ -187,7 +210,7 @@ def serve(
         from service.server import serve as run_server
         from service.settings import Settings
 
-        stated = {"database_url": database_url} if database_url else {}
+        stated: dict[str, Any] = {"database_url": database_url} if database_url else {}
         code = run_server(Settings(host=host, port=port, **stated), real_engine())
     raise typer.Exit(code)
 

@@ -147,13 +147,24 @@ def print_presets(document: Mapping[str, Any], console: Console | None = None) -
     out.print("scenario kinds: " + ", ".join(document["scenario_kinds"]))
 
 
+def print_amplification(document: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print a measured profile, the most sensitive site first."""
+    out = console or Console()
+    out.print(f"[bold]{escape(document['name'])}[/bold]: {document['n_layers']} layers, {document['source']}")
+    table = Table("site", "amplification, floating point", "amplification, integer")
+    floats, integers = document["float_amplification"], document["int_amplification"]
+    for site in sorted(floats, key=lambda each: -max(floats[each], integers[each])):
+        table.add_row(site, f"{floats[site]:.2f}", f"{integers[site]:.2f}")
+    out.print(table)
+
+
 ERROR_COLUMNS: Mapping[str, str] = {
     "mape": "error", "calibrated_mape": "profile", "leave_one_device_out_mape": "left out", "roofline_mape": "roofline",
     "bias": "bias", "interval_coverage": "inside",
 }  # fmt: skip
 """Field of a group -> heading; all are fractions, shown in percent."""
 RANK_COLUMNS: Mapping[str, str] = {"kendall_tau": "tau", "concordance": "pairs"}
-PIPED_WIDTH = 160
+PIPED_WIDTH = 200
 """Characters of a line where the output is no terminal."""
 
 

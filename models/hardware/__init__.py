@@ -1,0 +1,1 @@
+"""Accelerators: designs, catalogue, memory, area, energy, power, cost."""

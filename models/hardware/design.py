@@ -194,9 +194,10 @@ def replace(designs: DesignBatch, **columns: ArrayLike) -> DesignBatch:
 
 def macs_per_cycle_per_core(designs: DesignBatch) -> FloatArray:
     """bf16 multiply-accumulates of all arrays of one core, shape (n_designs,) [1/cycle]."""
-    return designs.array_m * designs.array_n * designs.array_k * designs.arrays_per_core
+    return np.asarray(designs.array_m * designs.array_n * designs.array_k * designs.arrays_per_core)
 
 
 def peak_flop_per_s(designs: DesignBatch, rate_ratio: ArrayLike = 1.0) -> FloatArray:
     """Dense peak of the arrays at a format that runs at `rate_ratio` times bf16, shape (n_designs,) [FLOP/s]."""
-    return 2.0 * macs_per_cycle_per_core(designs) * designs.n_cores * designs.clock_hz * np.asarray(rate_ratio)
+    macs_per_s = macs_per_cycle_per_core(designs) * designs.n_cores * designs.clock_hz
+    return np.asarray(2.0 * macs_per_s * np.asarray(rate_ratio))

@@ -1,0 +1,1 @@
+"""Operator times: GEMM, attention, vector work, collectives, experts, and the steps made of them."""

@@ -68,7 +68,8 @@ class FactorTables:
             self._append(name, list(missing), built, packed)
         position = self._position[name]
         index = np.array([position[key] for key in packed])
-        return self._rows[name][index] if columns is None else self._rows[name][index[:, None], columns]
+        rows = self._rows[name]
+        return np.asarray(rows[index] if columns is None else rows[index[:, None], columns])
 
     def _append(self, name: Hashable, keys: list[bytes], built: FloatArray, wanted: list[bytes]) -> None:
         """Store new rows, growing by doubling; a table that is full keeps only what is wanted now."""

@@ -95,7 +95,7 @@ def _compiled() -> Callable[..., None]:
     """The loop as machine code, kept on disk where that is possible."""
     import numba
 
-    options = {"nogil": True, "fastmath": {"nnan", "nsz", "contract"}}
+    options: dict[str, Any] = {"nogil": True, "fastmath": {"nnan", "nsz", "contract"}}
     try:
         compiled: Callable[..., None] = numba.njit(cache=True, **options)(least_cycles_loop)
     except RuntimeError:  # no writable place for the cache: compile anew in each process

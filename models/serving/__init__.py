@@ -1,0 +1,1 @@
+"""Serving: steps of continuous batching, capacity, steady state, replay."""
