@@ -1,0 +1,83 @@
+"""What fits in memory: weights and cache of one chip, and the batch that they leave."""
+
+import numpy as np
+import pytest
+
+from models.architectures import load_network, lower
+from models.hardware.design import concatenate, reference_design, replace
+from models.precision.mix import RECIPES
+from models.serving.capacity import (
+    largest_batch,
+    sequence_bytes_per_chip,
+    usable_memory_bytes,
+    weight_bytes_per_chip,
+)
+
+BF16, W4A16, KV8 = RECIPES["bf16"], RECIPES["w4a16"], RECIPES["fp8_kv8"]
+
+
+def network(name="llama-3.1-8b"):
+    return lower(load_network(name))
+
+
+def test_weights_of_llama_8b_in_bf16_are_its_published_parameters_twice():
+    # 8.03B parameters: Hugging Face safetensors metadata of Llama-3.1-8B
+    weights = weight_bytes_per_chip(network(), [1], [BF16])
+    assert weights[0, 0] == pytest.approx(2 * 8.030e9, rel=0.001)
+
+
+def test_weights_of_four_bits_take_about_a_third_with_embedding_and_head_kept_wide():
+    weights = weight_bytes_per_chip(network(), [1], [BF16, W4A16])
+    # 6.98B of 8.03B parameters are inside the layers and shrink from 16 to about 4.25 bits
+    expected = (2 * 1.05e9 + 6.98e9 * 4.25 / 8) / (2 * 8.03e9)
+    assert weights[0, 1] / weights[0, 0] == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "mixtral-8x7b", "gemma-3-12b"])
+def test_chips_share_weights_nearly_evenly(name):
+    weights = weight_bytes_per_chip(network(name), [1, 2, 4], [BF16])[:, 0]
+    assert weights[1] == pytest.approx(weights[0] / 2, rel=0.1)
+    assert weights[2] == pytest.approx(weights[0] / 4, rel=0.25)
+    assert weights[1] >= weights[0] / 2 * (1 - 1e-9)
+
+
+def test_cache_of_llama_8b_is_128_kib_a_token_in_bf16():
+    # 2 (key, value) x 32 layers x 8 heads x 128 x 2 bytes
+    cache = sequence_bytes_per_chip(network(), [1, 2, 8], [BF16, KV8], 1000.0)
+    assert cache[0, 0] == 1000 * 128 * 1024
+    np.testing.assert_allclose(cache[:, 0], cache[0, 0] / np.array([1, 2, 8]))
+    np.testing.assert_allclose(cache[:, 1], cache[:, 0] / 2, rtol=0.002)  # fp8 keeps scales beside its values
+
+
+def test_cache_of_multi_head_latent_attention_is_not_cut_by_the_degree():
+    # DeepSeek-V3: 512 + 64 elements a token and layer, 61 layers, the same on every chip
+    cache = sequence_bytes_per_chip(network("deepseek-v3"), [1, 8], [BF16], 100.0)[:, 0]
+    np.testing.assert_allclose(cache, 100 * 576 * 61 * 2)
+
+
+def test_a_window_bounds_the_cache():
+    windowed = network("gemma-3-12b")
+    short, long = (sequence_bytes_per_chip(windowed, [1], [BF16], tokens)[0, 0] for tokens in (1e3, 1e5))
+    assert long < 100 * short * 0.35  # five of six layers look back 1024 tokens
+
+
+def test_largest_batch_is_free_memory_over_a_sequence():
+    design = replace(reference_design(), memory_capacity_bytes=80.0 * 2**30)
+    batch = largest_batch(design, np.array([16e9, 0.0]), np.array([1e8, 1e8]))[0]
+    # 80 GiB x 0.995 x 0.95 less 2 GB of activations, of which the pool takes 0.95
+    free = 80 * 2**30 * 0.995 * 0.95 - 2e9
+    np.testing.assert_allclose(batch, [(free - 16e9) * 0.95 / 1e8, free * 0.95 / 1e8])
+
+
+def test_a_network_that_does_not_fit_leaves_no_sequence():
+    small = replace(reference_design(), memory_capacity_bytes=8.0 * 2**30)
+    assert largest_batch(small, np.array([16e9]), np.array([1e8]))[0, 0] < 0
+
+
+def test_more_memory_never_holds_less():
+    designs = concatenate(
+        [replace(reference_design(), memory_capacity_bytes=gib * 2.0**30) for gib in (1, 16, 17, 64, 512)]
+    )
+    batch = largest_batch(designs, np.array([1e9, 30e9]), np.array([1e7, 1e9]))
+    assert (np.diff(batch, axis=0) > 0).all()
+    assert (np.diff(usable_memory_bytes(designs)) > 0).all()
