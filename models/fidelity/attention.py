@@ -16,11 +16,14 @@ from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.report import GroupReport, TableError, TableReader
 from models.fidelity.rows import (
+    ELEMENT_BYTES,
     MeasuredRows,
     StringArray,
     chip_id_of_rows,
     designs_of_chips,
+    element_bytes,
     read_measured,
+    with_known,
     with_known_devices,
 )
 from models.hardware.design import DesignBatch, peak_flop_per_s, take
@@ -76,7 +79,7 @@ _WHOLE = ("rows", "designs")
 def aiconfigurator_rows(path: Path) -> AttentionRows:
     """Read `aic_attention_prefill.csv` or `aic_attention_decode.csv`."""
     required = ("device", "op", "batch", "n_heads", "n_kv_heads", "head_dim", "kv_dtype", "latency_us", "source")
-    rows = with_known_devices(read_measured(path, required))
+    rows = with_known(with_known_devices(read_measured(path, required)), "kv_dtype", ELEMENT_BYTES)
     tokens = "kv_tokens" if "kv_tokens" in rows.columns else "seq_tokens"
     dim, kv_heads = rows.number("head_dim")[:, None], rows.number("n_kv_heads")[:, None]
     chip_id = chip_id_of_rows(rows)
@@ -92,7 +95,7 @@ def aiconfigurator_rows(path: Path) -> AttentionRows:
         n_kv_heads=kv_heads,
         head_dim_qk=dim,
         head_dim_v=dim,
-        kv_bytes=np.where(rows.text("kv_dtype") == "fp8", 1.0, 2.0)[:, None],
+        kv_bytes=element_bytes(rows.text("kv_dtype"))[:, None],
         kv_elements=2.0 * kv_heads * dim,
         trtllm=np.char.find(rows.text("source"), "trtllm") >= 0,
         sglang=np.char.find(rows.text("source"), "sglang") >= 0,
@@ -104,7 +107,7 @@ def aiconfigurator_rows(path: Path) -> AttentionRows:
 def infersim_rows(path: Path) -> AttentionRows:
     """Read `infersim_attention.csv`; `head_cfg` is KV heads and head size, or the two parts of an MLA head."""
     required = ("device", "op", "n_heads", "head_cfg", "kv_dtype", "batch", "seq_or_kv_tokens", "latency_us")
-    rows = with_known_devices(read_measured(path, required))
+    rows = with_known(with_known_devices(read_measured(path, required)), "kv_dtype", ELEMENT_BYTES)
     first, second = _head_sizes(rows)
     op, heads = rows.text("op"), rows.number("n_heads")
     latent, expanded = op == "mla_decode", op == "mla_prefill"
@@ -125,7 +128,7 @@ def infersim_rows(path: Path) -> AttentionRows:
         n_kv_heads=kv_heads[:, None],
         head_dim_qk=qk[:, None],
         head_dim_v=v[:, None],
-        kv_bytes=np.where(rows.text("kv_dtype") == "fp8", 1.0, 2.0)[:, None],
+        kv_bytes=element_bytes(rows.text("kv_dtype"))[:, None],
         kv_elements=np.where(latent, qk, kv_heads * (qk + v))[:, None],
         trtllm=no,
         sglang=no,

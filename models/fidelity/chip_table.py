@@ -9,7 +9,7 @@ import numpy as np
 from models.fidelity.report import TableError
 from models.fidelity.rows import MeasuredRows, read_measured
 
-REQUIRED = ("id", "vendor", "node_nm", "compute_die_mm2", "tdp_w", "tflops_bf16", "mem_type")
+REQUIRED = ("id", "name", "vendor", "node_nm", "compute_die_mm2", "tdp_w", "tdp_term", "tflops_bf16", "mem_type")
 NUMBERS = (
     "node_nm", "n_compute_dies", "compute_die_mm2", "other_logic_mm2", "tdp_w", "clock_mhz", "cores", "matrix_units",
     "bf16_macs_per_cycle", "vector_fp32_fma_per_cycle", "tflops_fp32_vector", "tflops_tf32", "tflops_bf16",

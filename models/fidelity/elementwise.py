@@ -13,16 +13,20 @@ from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.report import GroupReport, TableError, TableReader
 from models.fidelity.rows import (
+    ELEMENT_BYTES,
     MeasuredRows,
     StringArray,
     chip_id_of_rows,
     designs_of_chips,
+    element_bytes,
     read_measured,
+    with_known,
     with_known_devices,
 )
 from models.hardware.design import DesignBatch, take
 from models.operators.elementwise import ELEMENTWISE, elementwise_time_s
 
+COLUMNS = ("device", "op", "rows", "cols", "dtype", "latency_us", "source")
 FAMILIES = ("elementwise", "elementwise_sources")
 
 OPERATOR_OF = {
@@ -70,7 +74,8 @@ class ElementwiseRows:
 
 def elementwise_rows(path: Path) -> ElementwiseRows:
     """Read `vidur_elementwise.csv` or `llmcompass_elementwise.csv`."""
-    rows = with_known_devices(read_measured(path, ("device", "op", "rows", "cols", "dtype", "latency_us", "source")))
+    rows = with_known_devices(read_measured(path, COLUMNS))
+    rows = with_known(rows, "dtype", ELEMENT_BYTES)
     op = rows.text("op")
     unknown = np.flatnonzero(~np.isin(op, list(OPERATOR_OF)))
     if unknown.size:
@@ -81,11 +86,11 @@ def elementwise_rows(path: Path) -> ElementwiseRows:
     operator = np.where(parallel & (operator == "norm"), "layer_norm", operator)
     ungated = (operator == "activation") & np.any([np.char.find(rows.text("source"), s) >= 0 for s in UNGATED], axis=0)
     passes = np.array([ELEMENTWISE[str(name)].reads + ELEMENTWISE[str(name)].writes for name in operator]) - ungated
-    element_bytes = np.where(np.char.startswith(rows.text("dtype"), "fp32"), 4.0, 2.0)
     elements = rows.number("rows") * rows.number("cols")
     chip_id = chip_id_of_rows(rows)
+    moved = passes * element_bytes(rows.text("dtype")) * elements
     return ElementwiseRows(
-        rows, designs_of_chips(chip_id), chip_id, operator, elements, passes * element_bytes * elements,
+        rows, designs_of_chips(chip_id), chip_id, operator, elements, moved,
         rows.number("rows"), np.where(parallel & (operator == "residual"), 2.0, 1.0), rows.number("latency_us") * 1e-6,
     )  # fmt: skip
 

@@ -47,10 +47,10 @@ def gemm_reports(path: Path) -> Iterable[GroupReport]:
     """
     rows = read_gemm_rows(path)
     reports: list[GroupReport] = []
-    for device, dtype in sorted(set(zip(rows.device, rows.dtype, strict=True))):
+    for chip, dtype in sorted(set(zip(rows.chip, rows.dtype, strict=True))):
         for group in ("large", "small"):
             large = np.minimum(rows.n, rows.k) >= LARGE_SIDE
-            here = (rows.device == device) & (rows.dtype == dtype) & (large == (group == "large"))
+            here = (rows.chip == chip) & (rows.dtype == dtype) & (large == (group == "large"))
             if here.any():
                 reports.append(_group_report(rows.take(here), group, rows.skipped if not reports else []))
     return reports or [_empty_report(rows)]
@@ -72,7 +72,7 @@ def _group_report(rows: GemmRows, group: str, skipped: list[dict[str, Any]]) -> 
     return GroupReport(
         table=rows.table,
         group=group,
-        device=str(rows.device[0]),
+        device=chip,
         dtype=str(rows.dtype[0]),
         quantity="latency",
         constants="global",

@@ -15,11 +15,14 @@ from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
 from models.fidelity.moe_routing import routed_load
 from models.fidelity.report import GroupReport, TableReader
 from models.fidelity.rows import (
+    ELEMENT_BYTES,
     MeasuredRows,
     StringArray,
     chip_id_of_rows,
     designs_of_chips,
+    element_bytes,
     read_measured,
+    with_known,
     with_known_devices,
 )
 from models.hardware.design import DesignBatch, peak_flop_per_s, take
@@ -78,7 +81,7 @@ class ExpertRows:
 
 def aiconfigurator_rows(path: Path) -> ExpertRows:
     """Read `aic_moe.csv`."""
-    rows = with_known_devices(read_measured(path, LAYER_COLUMNS))
+    rows = with_known(with_known_devices(read_measured(path, LAYER_COLUMNS)), "dtype", ELEMENT_BYTES)
     chip_id = chip_id_of_rows(rows)
     designs = designs_of_chips(chip_id)
     active, routed = routed_load(rows)
@@ -88,7 +91,7 @@ def aiconfigurator_rows(path: Path) -> ExpertRows:
         for row in read_rows(DATA / "moe_ungated_networks.csv")
     }
     sizes = np.column_stack([rows.number(name) for name in names])
-    fp8 = rows.text("dtype") == "fp8"
+    weight_bytes = element_bytes(rows.text("dtype"))
     return ExpertRows(
         rows=rows,
         designs=designs,
@@ -101,8 +104,8 @@ def aiconfigurator_rows(path: Path) -> ExpertRows:
         local_experts=rows.number("n_experts") / rows.number("ep"),
         routed_choices=rows.number("tokens") * rows.number("topk"),
         gated=np.array([tuple(row) not in ungated for row in sizes]),
-        weight_bytes=np.where(fp8, 1.0, 2.0),
-        rate_ratio=np.where(fp8, designs.fp8_rate_ratio, 1.0),
+        weight_bytes=weight_bytes,
+        rate_ratio=np.where(weight_bytes < 2, designs.fp8_rate_ratio, 1.0),
         measured_s=rows.number("latency_us") * 1e-6,
     )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import numpy as np
 
 from models.checks import FloatArray
+from models.fidelity.report import TableError
 from models.fidelity.rows import MeasuredRows
 
 DRAWS = 16
@@ -27,7 +29,12 @@ def routed_load(rows: MeasuredRows) -> tuple[FloatArray, FloatArray]:
 
 def _power_law_exponent(rows: MeasuredRows) -> FloatArray:
     """Exponent of `power_law_x`, 0 where routing is balanced."""
-    last = np.array([str(name).rsplit("_", 1)[-1] for name in rows.text("routing")])
+    routing = rows.text("routing")
+    bad = np.flatnonzero([not re.fullmatch(r"balanced|power_law_\d+(\.\d+)?", text) for text in routing])
+    if bad.size:
+        rule = f"routing must be balanced or as power_law_1.2, got '{routing[bad[0]]}'"
+        raise TableError(rule, rows.file, int(rows.lines[bad[0]]), "routing")
+    last = np.array([str(name).rsplit("_", 1)[-1] for name in routing])
     return np.asarray(np.where(last == "balanced", "0", last), dtype=np.float64)
 
 

@@ -10,9 +10,16 @@ import numpy as np
 
 from models.checks import BoolArray, FloatArray, IntArray
 from models.fidelity.gemm_rows import FORMAT_OF_DTYPE, OPERAND_BYTES
-from models.fidelity.rows import MeasuredRows, StringArray, chip_id_of_rows, read_measured, with_known_devices
-from models.hardware.catalog import chip_designs
-from models.hardware.design import DesignBatch, peak_flop_per_s, reference_design, take
+from models.fidelity.rows import (
+    MeasuredRows,
+    StringArray,
+    chip_id_of_rows,
+    designs_of_chips,
+    read_measured,
+    with_known,
+    with_known_devices,
+)
+from models.hardware.design import DesignBatch, peak_flop_per_s, take
 from models.hardware.energy import energy_per_access
 from models.hardware.power import sustained_slowdown
 from models.operators.gemm import effective_l2_bytes, gemm_dram_bytes
@@ -29,6 +36,7 @@ NEIGHBOUR_ROWS_RATIO = 2.0
 NEIGHBOUR_POWER_RATIO = 1.08
 """A row is steady where another with the same n, k and up to twice the m shows the same power within this factor."""
 BEST_SHAPE_PREFIX = "gemm-best"
+BEST_SHAPE_FORMATS = ("BF16", "FP8")
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,7 @@ def read_power_rows(path: Path) -> PowerRows:
     ids, chip = np.unique(chip_id_of_rows(kept), return_inverse=True)
     m, n, k = (kept.number(name) for name in ("m", "n", "k"))
     number_format = np.array([FORMAT_OF_DTYPE[dtype] for dtype in kept.text("dtype")])
-    designs = chip_designs([str(i) for i in ids])
+    designs = designs_of_chips(ids)
     dram, hit = _traffic_bytes(designs, chip, number_format, m, n, k)
     dram = dram + m * k * _quantisation_bytes(kept.text("dtype"), number_format)
     return PowerRows(
@@ -126,14 +134,15 @@ def read_best_shapes(path: Path) -> BestShapeRows:
     """Return the best-shape rows of a table of published GEMM throughput."""
     rows = read_measured(path, ["device", "model", "dtype", "m", "n", "k", "tflops", "peak_tflops"])
     best = np.char.startswith(rows.text("model"), BEST_SHAPE_PREFIX)
-    kept = with_known_devices(rows.take(best))
+    rows.number("tflops", or_empty=True)
+    kept = with_known(with_known_devices(rows.take(best)), "dtype", BEST_SHAPE_FORMATS)
     skipped = list(kept.skipped)
     if not best.all():
         skipped.append({"reason": "no best shape", "rows": int((~best).sum())})
     ids, chip = np.unique(chip_id_of_rows(kept), return_inverse=True)
     peak = kept.number("peak_tflops") * 1e12
     return BestShapeRows(
-        ids=tuple(str(i) for i in ids), designs=chip_designs([str(i) for i in ids]) if len(ids) else _no_designs(),
+        ids=tuple(str(i) for i in ids), designs=designs_of_chips(ids),
         chip=chip, device=kept.text("device"), dtype=kept.text("dtype"),
         number_format=np.char.lower(kept.text("dtype")), m=kept.number("m"), n=kept.number("n"), k=kept.number("k"),
         share=kept.number("tflops") * 1e12 / peak, peak_flop_per_s=peak, table=rows.table,
@@ -204,7 +213,3 @@ def _steady(rows: MeasuredRows, chip: IntArray, m: FloatArray) -> BoolArray:
     steady[order[1:][near]] = True
     steady[order[:-1][near]] = True
     return steady
-
-
-def _no_designs() -> DesignBatch:
-    return take(reference_design(), np.array([], dtype=np.int64))

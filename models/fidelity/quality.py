@@ -78,6 +78,7 @@ def read_published(path: Path) -> list[PublishedRow]:
     """
     rows = read_measured(path, _REQUIRED)
     values, baseline = _any_number(rows, "value"), _any_number(rows, "baseline", or_empty=True)
+    _require_positive_ratios(rows, values, baseline)
     weights, activations, cache = (
         _any_number(rows, f"{name}_bits", or_empty=True) for name in ("weight", "activation", "kv")
     )
@@ -167,6 +168,17 @@ def _any_number(rows: MeasuredRows, column: str, *, or_empty: bool = False) -> F
         if not np.isfinite(values[i]):
             raise TableError(f"{column} must be a finite number, got '{text}'", rows.file, int(rows.lines[i]), column)
     return values
+
+
+def _require_positive_ratios(rows: MeasuredRows, values: FloatArray, baseline: FloatArray) -> None:
+    """Metrics compared as ratios have values above zero."""
+    metrics = {str(name): metric_of(str(name)) for name in np.unique(rows.text("metric"))}
+    relative = np.array([metric is not None and metric.relative for metric in map(metrics.get, rows.text("metric"))])
+    for column, numbers in (("value", values), ("baseline", baseline)):
+        bad = np.flatnonzero(relative & (numbers <= 0))
+        if bad.size:
+            rule = f"{column} of {rows.text('metric')[bad[0]]} must be positive, got {numbers[bad[0]]:g}"
+            raise TableError(rule, rows.file, int(rows.lines[bad[0]]), column)
 
 
 def _given(value: float) -> float | None:

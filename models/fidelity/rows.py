@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 from models.checks import FloatArray, IntArray
 from models.fidelity.report import TableError
 from models.hardware.catalog import chip_designs, chip_of_device
-from models.hardware.design import DesignBatch, take
+from models.hardware.design import DesignBatch, reference_design, take
 
 StringArray = NDArray[np.str_]
+
+ELEMENT_BYTES: Mapping[str, float] = {
+    "fp32": 4.0, "fp32_model_in_repo": 4.0, "bfloat16": 2.0, "bf16": 2.0, "float16": 2.0, "fp16": 2.0, "fp8": 1.0,
+    "fp8_block": 1.0,
+}  # fmt: skip
+"""Format names of measured tables -> bytes of an element."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,17 @@ def with_known_devices(rows: MeasuredRows, column: str = "device") -> MeasuredRo
     return replace(rows.take(known), skipped=rows.skipped + unknown_devices(rows, column))
 
 
+def with_known(rows: MeasuredRows, column: str, names: Container[str]) -> MeasuredRows:
+    """Return the rows whose `column` is one of `names`; the others are counted in `skipped`."""
+    texts = rows.text(column)
+    found, counts = np.unique(texts, return_counts=True)
+    unknown = {str(name): int(count) for name, count in zip(found, counts, strict=True) if str(name) not in names}
+    if not unknown:
+        return rows
+    skipped = tuple({"reason": f"{column} '{name}' is not known", "rows": count} for name, count in unknown.items())
+    return replace(rows.take(~np.isin(texts, list(unknown))), skipped=rows.skipped + skipped)
+
+
 def unknown_devices(rows: MeasuredRows, column: str = "device") -> tuple[dict[str, Any], ...]:
     """Return one entry of `GroupReport.skipped` for each device that is no known chip."""
     devices = rows.text(column)
@@ -172,7 +189,14 @@ def chip_id_of_rows(rows: MeasuredRows, column: str = "device") -> StringArray:
 def designs_of_chips(chip_ids: StringArray) -> DesignBatch:
     """Return one design per entry of `chip_ids`, so that row i of sizes (n_rows, 1) meets design i."""
     names, index = np.unique(chip_ids, return_inverse=True)
+    if not len(names):
+        return take(reference_design(), np.array([], dtype=np.int64))
     return take(chip_designs([str(name) for name in names]), index)
+
+
+def element_bytes(dtypes: StringArray) -> FloatArray:
+    """Return the bytes of one element of each format, shape (n_rows,)."""
+    return np.array([ELEMENT_BYTES[str(name)] for name in dtypes], dtype=np.float64)
 
 
 def _parsed(text: str) -> float:

@@ -54,11 +54,10 @@ def number(row: Row, column: str) -> float | None:
 
 
 def has_peak(row: Row) -> bool:
-    """Return whether the row says how fast its arrays are: a peak rate, or arrays with a clock."""
-    arrays = (
-        matrix_geometry(row.get("matrix_geometry", "")) and number(row, "matrix_units") and number(row, "clock_mhz")
-    )
-    return bool(number(row, "tflops_bf16") or number(row, "tops_int8") or arrays)
+    """Return whether the row says how fast its arrays are: a peak rate, or arrays with a clock or a narrower rate."""
+    arrays = matrix_geometry(row.get("matrix_geometry", "")) and number(row, "matrix_units")
+    pace = number(row, "clock_mhz") or number(row, "tops_int8") or number(row, "tflops_fp8")
+    return bool(number(row, "tflops_bf16") or (arrays and pace))
 
 
 def matrix_geometry(text: str) -> tuple[float, float, float] | None:
