@@ -121,7 +121,7 @@ def _only(mix: PrecisionMix, module: str) -> PrecisionMix:
 
 def _weight_bytes(operation: Operation, mixes: list[PrecisionMix]) -> FloatArray:
     """Stored weights of one chip under each mix, shape (n_mixes,) [B]."""
-    return weight_bytes_per_chip(operation.scenario.network, [operation.tensor_parallel], mixes)[0]
+    return np.asarray(weight_bytes_per_chip(operation.scenario.network, [operation.tensor_parallel], mixes)[0])
 
 
 def _against_bf16(operation: Operation, mix: PrecisionMix) -> dict[str, float]:
@@ -143,7 +143,7 @@ def _against_bf16(operation: Operation, mix: PrecisionMix) -> dict[str, float]:
 def _largest_batch(judged: ScenarioEvaluation) -> FloatArray:
     """Sequences that memory holds under each mix, shape (n_mixes,) [1]."""
     batch: FloatArray = judged.choices["batch"][0]
-    return batch / (judged.violations["memory_capacity"][0] + 1.0)
+    return np.asarray(batch / (judged.violations["memory_capacity"][0] + 1.0))
 
 
 def _classes(operation: Operation, mix: PrecisionMix) -> dict[str, Any]:

@@ -111,13 +111,13 @@ def read_profile(path: Path) -> AmplificationProfile:
     return profile_from_json(document, path.name)
 
 
-def write_profile(profile: AmplificationProfile, path: Path) -> None:
-    """Write a profile as JSON with four significant digits."""
+def profile_document(profile: AmplificationProfile) -> dict[str, Any]:
+    """Plain data that `profile_from_json` reads back, with four significant digits."""
 
     def rounded(table: Mapping[str, float]) -> dict[str, float]:
         return {key: float(f"{value:.4g}") for key, value in table.items()}
 
-    document = {
+    return {
         "name": profile.name,
         "source": profile.source,
         "n_layers": profile.n_layers,
@@ -126,7 +126,11 @@ def write_profile(profile: AmplificationProfile, path: Path) -> None:
         "eps": {site: rounded(row) for site, row in profile.eps_at.items()},
         "error": {site: rounded(row) for site, row in profile.error_at.items()},
     }
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def write_profile(profile: AmplificationProfile, path: Path) -> None:
+    """Write a profile as JSON with four significant digits."""
+    path.write_text(json.dumps(profile_document(profile), indent=1) + "\n", encoding="utf-8")
 
 
 @functools.cache
