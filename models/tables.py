@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import gzip
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ DATA = Path(__file__).parent / "data"
 
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file with one header row; lines that begin with '#' are provenance."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
         return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 

@@ -13,6 +13,7 @@ from models.checks import FloatArray
 from models.hardware.catalog import chip_designs, chip_rows
 from models.hardware.datasheet import has_peak, number
 from models.hardware.design import DesignBatch
+from models.technology import default_technology
 
 UPPER_BOUND_FRACTION = 0.85
 """An area known only as 'less than' is read as between this share of the number and the number."""
@@ -73,6 +74,17 @@ def nearest_target_mm2(predicted_mm2: FloatArray, rows: DieRows) -> FloatArray:
     return np.clip(predicted_mm2, rows.low_mm2, rows.high_mm2)
 
 
+def outside_technology(row: Mapping[str, str]) -> str | None:
+    """Why no figure can be given for the node of a chip, None where the tables of technology cover it."""
+    node_nm = number(row, "node_nm")
+    if not node_nm:
+        return "no node"
+    nodes = default_technology().curves["area_model_logic_density"].node_nm
+    if nodes[0] <= node_nm <= nodes[-1]:
+        return None
+    return f"node {node_nm:g} nm is outside the tables of technology, {nodes[0]:g} to {nodes[-1]:g} nm"
+
+
 def _unusable(row: Mapping[str, str]) -> str | None:
     if not number(row, "compute_die_mm2"):
         return "no die area"
@@ -80,6 +92,9 @@ def _unusable(row: Mapping[str, str]) -> str | None:
         return "die area marked suspect"
     if not has_peak(row):
         return "no dense peak"
+    outside = outside_technology(row)
+    if outside:
+        return outside
     missing = [name for name in ("onchip_total_mib", "l2_or_shared_mib", "l1_or_local_mib") if number(row, name)]
     return None if missing else "no memory on the chip listed"
 

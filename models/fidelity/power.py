@@ -109,11 +109,10 @@ def _rating_report(
     known = left_out_w()
     left_out = np.array([known.get(i, w) for i, w in zip(rows.ids, estimate, strict=True)])
     factor = np.exp(NORMAL_90 * default_technology().constants["power"]["tdp_residual_log_sd"])
-    unseen = sum(i not in known for i in np.array(rows.ids)[chosen])
-    median = _median_error(left_out[chosen], rows.tdp_w[chosen])
+    unseen = sum(i not in known for i in np.array(rows.ids, dtype=np.str_)[chosen])
     return GroupReport(
         table, group, "all", "", "tdp", "global", rows=int(chosen.sum()), skipped=skipped,
-        note=f"median error left out {median:.3f}; {unseen} chips were not in the fit",
+        note=_rating_note(left_out[chosen], rows.tdp_w[chosen], unseen),
         **error_statistics(
             estimate[chosen], rows.tdp_w[chosen], left_out=left_out[chosen],
             interval=(left_out[chosen] / factor, left_out[chosen] * factor),
@@ -121,8 +120,9 @@ def _rating_report(
     )  # fmt: skip
 
 
-def _median_error(predicted: FloatArray, measured: FloatArray) -> float:
-    return float(np.median(np.abs(predicted / measured - 1.0))) if len(measured) else float("nan")
+def _rating_note(left_out: FloatArray, rated: FloatArray, unseen: int) -> str:
+    median = f"median error left out {np.median(np.abs(left_out / rated - 1.0)):.3f}; " if len(rated) else ""
+    return f"{median}{unseen} chips were not in the fit"
 
 
 def _groups(steady: BoolArray, long: BoolArray) -> Iterable[tuple[str, BoolArray]]:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from models.checks import FloatArray, IntArray
 from models.fidelity.report import TableError
 from models.hardware.catalog import chip_designs, chip_of_device
-from models.hardware.design import DesignBatch, reference_design, take
+from models.hardware.design import DesignBatch, take
 
 StringArray = NDArray[np.str_]
 
@@ -189,8 +189,6 @@ def chip_id_of_rows(rows: MeasuredRows, column: str = "device") -> StringArray:
 def designs_of_chips(chip_ids: StringArray) -> DesignBatch:
     """Return one design per entry of `chip_ids`, so that row i of sizes (n_rows, 1) meets design i."""
     names, index = np.unique(chip_ids, return_inverse=True)
-    if not len(names):
-        return take(reference_design(), np.array([], dtype=np.int64))
     return take(chip_designs([str(name) for name in names]), index)
 
 

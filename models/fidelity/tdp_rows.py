@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from models.checks import BoolArray, FloatArray
+from models.fidelity.area_rows import outside_technology
 from models.hardware.catalog import chip_designs, chip_rows
 from models.hardware.datasheet import has_peak, number
 from models.hardware.design import DesignBatch
@@ -39,19 +40,21 @@ def tdp_rows(path: Path | None = None) -> TdpRows:
     """Return the chips of a table whose power is given."""
     rows = chip_rows(path)
     powered = {i: row for i, row in rows.items() if number(row, "tdp_w")}
-    kept = [i for i, row in powered.items() if has_peak(row)]
+    reasons = {i: outside_technology(row) if has_peak(row) else "no dense peak" for i, row in powered.items()}
+    kept = [i for i, reason in reasons.items() if reason is None]
     skipped = [(i, "no power") for i in rows if i not in powered]
-    skipped += [(i, "no dense peak") for i in powered if i not in kept]
+    skipped += [(i, reason) for i, reason in reasons.items() if reason]
     chosen = [rows[i] for i in kept]
     units = [bool(number(row, "bf16_macs_per_cycle") or number(row, "tops_int8")) for row in chosen]
     return TdpRows(
         ids=tuple(kept),
         die=tuple(f"{row['vendor']} {row['node_nm']} {row['compute_die_mm2'] or row['id']}" for row in chosen),
         designs=chip_designs(kept, path),
-        tdp_w=np.array([number(row, "tdp_w") or np.nan for row in chosen]),
-        envelope_w=np.array([envelope_w(row) for row in chosen]),
+        tdp_w=np.array([number(row, "tdp_w") or np.nan for row in chosen], dtype=np.float64),
+        envelope_w=np.array([envelope_w(row) for row in chosen], dtype=np.float64),
         rated=np.array(
-            [not NO_RATING.search(row["tdp_term"] or "") and known for row, known in zip(chosen, units, strict=True)]
+            [not NO_RATING.search(row["tdp_term"] or "") and known for row, known in zip(chosen, units, strict=True)],
+            dtype=np.bool_,
         ),
         skipped=tuple(skipped),
     )

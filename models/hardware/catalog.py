@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
+
 from models.checks import require_known
 from models.hardware.datasheet import design_parameters
-from models.hardware.design import DesignBatch, design_batch
+from models.hardware.design import DesignBatch, design_batch, reference_design, take
 from models.tables import DATA, read_rows
 
 CHIPS = DATA / "chips.csv"
@@ -87,6 +89,8 @@ def chip_designs(ids: Iterable[str], path: Path | None = None) -> DesignBatch:
         Of n_designs = number of ids, in their order.
     """
     chips = [chip(chip_id, path) for chip_id in ids]
+    if not chips:
+        return take(reference_design(), np.empty(0, dtype=np.int64))
     return design_batch(**{name: [one.design[name] for one in chips] for name in chips[0].design})
 
 
