@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from explorer.records import CODES, design_document, metrics_document, operating
 from explorer.report import model_version
 from explorer.workload import pointing_at
 from models.checks import UnknownNameError, require_known
+from models.evaluate import compile_scenario
 from models.hardware.catalog import chip, chip_designs
 from models.hardware.design import DESIGN_FIELDS, DesignBatch, design_batch
 from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes
+from models.serving.steady import CompiledServing
 
 CHIP_LIMITS = ("area", "unit_cost", "memory_stacks", "reticle", "memory_edge", "tdp")
 """Limits of a budget that do not ask whether a chip can do the work."""
@@ -50,7 +53,20 @@ def evaluate_document(document: dict[str, Any], folder: Path | None = None) -> d
         problem = prepare(study, folder)
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
+    problem = fitted_to(problem, designs)
     return judgement_document(problem, judge_designs(problem, designs), document.get("chip"))
+
+
+def fitted_to(problem: Problem, designs: DesignBatch) -> Problem:
+    """The problem with plans for the memory of these designs, which need not lie in the study's space."""
+    memory_bytes = float(designs.memory_capacity_bytes.max())
+    scenarios = tuple(
+        compile_scenario(dataclasses.replace(each.scenario, largest_memory_bytes=memory_bytes))
+        if isinstance(each, CompiledServing)
+        else each
+        for each in problem.scenarios
+    )
+    return dataclasses.replace(problem, scenarios=scenarios)
 
 
 def _designs(document: dict[str, Any]) -> DesignBatch:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from explorer.document import (
     QualityDocument,
     RequestsDocument,
@@ -20,6 +22,7 @@ from explorer.document import (
 )
 from explorer.space import Space, read_space
 from models.architectures import LoweredNetwork, load_network, lower, read_network
+from models.hardware.memory import memory_capacity_bytes, memory_kind
 from models.precision.budget import budget_nats, mixes_of_space, recipes_under_budget
 from models.precision.error import known_kappa, mix_kl_nats
 from models.precision.mix import RECIPES, PrecisionMix
@@ -37,7 +40,7 @@ from models.workload.presets import find_trace, preset
 from models.workload.requests import Requests
 
 SEARCHED_RECIPES = ("bf16", "deepseek_v3", "fp8_kv8", "w8a8_kv8", "w4a16", "w4a16_kv8", "q4_k_m", "nvfp4")
-"""Recipes that compete inside a design beside the mixes found for it; those beyond the budget are left out."""
+"""Recipes that compete with the mixes found for a space; those beyond the budget are left out."""
 
 MAX_MIXES = 6
 """Mixes that compete inside a design at most: each is one more alternative of every degree and batch."""
@@ -128,17 +131,21 @@ def read_quality(
         return Quality(asked, (), (), least, kappa)
     with pointing_at("/quality"):
         budget = budget_nats(network, max_kl_nats=asked, no_worse_than=document.no_worse_than, kappa=kappa)
-        mixes = _competing_mixes(budget, network, tuple(tuple(each) for each in native_sets), kappa)
+        sets = tuple(tuple(each) for each in native_sets)
+        mixes = _competing_mixes(budget, document.no_worse_than, network, sets, kappa)
     return _quality(budget, mixes, network, kappa)
 
 
 @functools.lru_cache(maxsize=64)
 def _competing_mixes(
-    budget: float, network: LoweredNetwork, native_sets: tuple[tuple[str, ...], ...], kappa: float
+    budget: float, named: str | None, network: LoweredNetwork, native_sets: tuple[tuple[str, ...], ...], kappa: float
 ) -> tuple[PrecisionMix, ...]:
-    """The recipes within a budget, and the mixes found beside them."""
+    """bf16, the recipe that sets the budget, and what costs least beside them: other recipes or mixes found."""
     recipes = recipes_under_budget(budget, network, names=SEARCHED_RECIPES, kappa=kappa)
-    return mixes_of_space(budget, network, native_sets, always=recipes, kappa=kappa, limit=MAX_MIXES)
+    kept = [mix for mix in recipes if mix.name in ("bf16", named)]
+    return mixes_of_space(
+        budget, network, native_sets, always=kept, candidates=recipes, kappa=kappa, limit=MAX_MIXES
+    )
 
 
 def _quality(budget: float, mixes: tuple[PrecisionMix, ...], network: LoweredNetwork, kappa: float) -> Quality:
@@ -171,7 +178,8 @@ def read_serving(
     requests = read_requests(document.requests, f"{pointer}/requests", document.prefix_hit_fraction, folder)
     with pointing_at(f"{pointer}/requests"):
         _require_context(requests, network)
-    quality = read_quality(study.quality, network, native_sets(read_space(study.space)))
+    space = read_space(study.space)
+    quality = read_quality(study.quality, network, native_sets(space))
     scenario = ServingScenario(
         name=document.name,
         network=network,
@@ -183,8 +191,18 @@ def read_serving(
         max_batch=document.batching.max_batch,
         step_overhead_s=constants("launch")["step_overhead_s"],
         routing_skew=document.routing_skew,
+        largest_memory_bytes=_largest_memory_bytes(space, study),
     )
     return scenario, quality
+
+
+def _largest_memory_bytes(space: Space, study: StudyDocument) -> float:
+    """Main memory that no design of the space and budget exceeds [B]."""
+    values = {p.name: p.values for p in space.parameters}
+    allowed = study.budget.memory_stacks or np.inf
+    stacks = [each for each in values["memory_stacks"] if each <= allowed] or [min(values["memory_stacks"])]
+    kinds = [float(memory_kind(each)) for each in values["memory_kind"]]
+    return float(memory_capacity_bytes(np.array(kinds), np.full(len(kinds), max(stacks))).max())
 
 
 def _require_context(requests: RequestDistribution, network: LoweredNetwork) -> None:

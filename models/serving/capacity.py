@@ -12,6 +12,7 @@ from models.checks import FloatArray
 from models.hardware.design import DesignBatch
 from models.precision.mix import PrecisionMix
 from models.serving.programs import STATE_BYTES
+from models.serving.scenario import ServingScenario, tensor_parallel_degrees
 from models.tables import constants
 
 
@@ -29,6 +30,23 @@ def weight_bytes_per_chip(network: LoweredNetwork, degrees: Sequence[int], mixes
         for j, mix in enumerate(mixes):
             table[i, j] = sum(count * _bits(mix, module) for module, count in elements.items()) / 8.0
     return table
+
+
+def degrees_that_fit(scenario: ServingScenario) -> list[int]:
+    """
+    Return the tensor-parallel degrees worth trying.
+
+    Those inside a node, without the ones whose weights the largest memory cannot hold in the leanest mix; degrees of
+    whole nodes only where no degree inside a node fits. All degrees where nothing fits, so that the excess shows, and
+    where the largest memory is not known.
+    """
+    degrees = tensor_parallel_degrees(scenario)
+    if scenario.largest_memory_bytes is None:
+        return degrees
+    weights = weight_bytes_per_chip(scenario.network, degrees, scenario.mixes).min(axis=1)
+    fitting = [t for t, stored in zip(degrees, weights, strict=True) if stored <= scenario.largest_memory_bytes]
+    inside = [t for t in fitting if t <= scenario.system.n_chips_per_node]
+    return inside or fitting or degrees
 
 
 def _bits(mix: PrecisionMix, module: str) -> float:

@@ -55,6 +55,8 @@ class ServingScenario:
     step_overhead_s: float
     routing_skew: float = 0.0
     """Zipf exponent of expert popularity."""
+    largest_memory_bytes: float | None = None
+    """Memory of one chip that no design in question exceeds; None where that is not known."""
 
 
 @dataclass(frozen=True)

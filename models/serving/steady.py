@@ -14,7 +14,7 @@ from models.hardware.energy import EnergyPerAccess
 from models.operators.factor_tables import FactorTables
 from models.operators.step import StepProgram, run_step
 from models.operators.step_energy import SettledStep, settle
-from models.serving.capacity import largest_batch, sequence_bytes_per_chip, weight_bytes_per_chip
+from models.serving.capacity import degrees_that_fit, largest_batch, sequence_bytes_per_chip, weight_bytes_per_chip
 from models.serving.programs import StepLoad, compile_step
 from models.serving.scenario import (
     BATCH_GRID,
@@ -22,7 +22,6 @@ from models.serving.scenario import (
     ServingScenario,
     System,
     alternatives,
-    tensor_parallel_degrees,
 )
 
 
@@ -83,7 +82,7 @@ def compile_serving(scenario: ServingScenario, degrees: Sequence[int] | None = N
         raise ValueError("a serving scenario needs at least one precision mix")
     if scenario.network.kind != "decoder":
         raise ValueError(f"{_NOT_SERVED[scenario.network.kind]}, got network '{scenario.network.name}'")
-    degrees = list(degrees or tensor_parallel_degrees(scenario))
+    degrees = list(degrees or degrees_that_fit(scenario))
     batches = [b for b in BATCH_GRID if b <= scenario.max_batch]
     choices = alternatives(degrees, len(scenario.mixes), batches)
     position = {t: i for i, t in enumerate(degrees)}
