@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from models.checks import FloatArray, IntArray
@@ -23,6 +26,7 @@ from models.operators.attention import (
     attention_prefill_time_s,
     mean_keys,
 )
+from models.tables import constants
 
 SOFTMAX_OPS_PER_SCORE = 4
 """Subtract, exponential, sum and rescale of one score: the definition of online softmax."""
@@ -35,8 +39,21 @@ def decode_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeCl
     time_s = attention_decode_time_s(
         designs, c["batch"], c["tokens"], c["n_heads"], c["n_kv_heads"], c["head_dim_qk"], c["head_dim_v"],
         c["kv_bytes_per_element"], c["kv_elements_per_token"], matrix_rate_ratio=_rate(c, designs, classes),
+        constants=_decode_constants(c),
     )  # fmt: skip
     return _activity(c, designs, classes, time_s, np.ones_like(c["tokens"]), c["tokens"])
+
+
+def _decode_constants(c: Columns) -> Mapping[str, Any] | None:
+    """Constants of each column's kernel: one without the matrix arrays treats query heads one by one on the lanes."""
+    if "on_lanes" not in c or not c["on_lanes"].any():
+        return None
+    matrix, lanes = constants("attention"), constants("attention_sources")["scalar_cycles_per_element"]
+    of_lanes = {
+        "decode_rows_per_unit": 1.0, "decode_vector_cycles_per_element": lanes, "decode_row_cycles": 1.0,
+        "decode_matrix_efficiency_fraction": np.inf,
+    }  # fmt: skip
+    return dict(matrix) | {name: np.where(c["on_lanes"], value, matrix[name]) for name, value in of_lanes.items()}
 
 
 def prefill_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:

@@ -38,6 +38,21 @@ COLLECTIVES: dict[str, Collective] = {
 }
 
 
+IN_SWITCH_CHIPS = 8
+"""Chips from which a library reduces in the switch, for elements of two bytes and more on links of the newer kind."""
+
+
+def reduces_in_switch(designs: DesignBatch, n_chips: ArrayLike) -> NDArray[np.bool_]:
+    """
+    Whether the switch adds the vectors of an all-reduce of so many chips of a node, (n_designs, n_shapes).
+
+    Chips that copy in bulk beside computing are of the generation whose switches do.
+    """
+    n = size_arrays(n_chips)[0]
+    newer = per_design(designs.bulk_async_copy, n) > 0
+    return np.asarray((n >= IN_SWITCH_CHIPS) & newer & (per_design(designs.scale_up_bytes_per_s, n) > 0))
+
+
 def wire_bytes(kind: str, n_chips: ArrayLike, message_bytes: ArrayLike) -> FloatArray:
     """
     Return the bytes that one chip sends over its links.

@@ -17,6 +17,7 @@ def two_level_terms(
     n_inside: FloatArray | float,
     message_bytes: FloatArray,
     exposed_fraction: float = 1.0,
+    **columns: float,
 ) -> list[Term]:
     """
     Return the terms of one collective, none where every group is a single chip.
@@ -37,6 +38,8 @@ def two_level_terms(
         Most chips of a group that share a node. [1]
     exposed_fraction : float
         Share of the time that other work does not cover. [1]
+    **columns : float
+        Further columns of the terms: engine_kernel, host_sharing_exponent.
 
     References
     ----------
@@ -49,7 +52,7 @@ def two_level_terms(
     return [
         term(
             name + suffix, "collective", op, count, n_chips=chips, message_bytes=message, scale_out=scale_out,
-            exposed_fraction=exposed_fraction,
+            exposed_fraction=exposed_fraction, **columns,
         )
         for suffix, chips, message, scale_out in levels
         if chips.max() > 1

@@ -19,7 +19,12 @@ from models.hardware.design import DesignBatch, take
 from models.hardware.rates import OPERAND_BYTES, RATE_CLASSES, NativeClasses, native_signature, rate_ratios
 from models.operators.activity import DEQUANTISED_ROWS, Columns, TermActivity, beside_conversions, codes, widened
 from models.operators.attention_term import decode_activity, prefill_activity
-from models.operators.collective import collective_latency_ratio, collective_time_s, wire_bytes
+from models.operators.collective import (
+    collective_latency_ratio,
+    collective_time_s,
+    reduces_in_switch,
+    wire_bytes,
+)
 from models.operators.elementwise import elementwise_time_s, resident_fraction
 from models.operators.expert_term import expert_activity
 from models.operators.factor_tables import FactorTables, compress
@@ -67,16 +72,19 @@ class Term:
     - decode, prefill: batch, tokens (KV read per sequence, or new tokens), n_heads, n_kv_heads, head_dim_qk,
       head_dim_v, kv_bytes_per_element, kv_elements_per_token; where not all is bf16 also scores_class, context_class,
       rounding_ops of the whole operator, and for key and value X_native, X_class and the X_widening_ops of the whole
-      operator where the array cannot take the stored form;
+      operator where the array cannot take the stored form; on_lanes (decode only, 1 where an engine has no kernel
+      that uses the arrays);
     - experts: tokens, hidden, inter, n_experts, top_k, expert_parallel, weight_bytes, rate_class, zipf_exponent; where
       formats matter also down_class, and for up and down X_dequant_ops per weight, X_native, X_weight_class and
       X_quantise_ops per input;
     - vector: elements, bytes_moved, rows, rounding_ops (of all, none where left out);
-      fused: elements that a neighbour's kernel treats on their way out;
+      fused: elements that a neighbour's kernel treats on their way out, and the bytes_moved that this adds;
     - state: tokens, sequences (whose state is read and written once for every `tokens` of theirs, or once a chunk),
       state_bytes, flop_per_token; `op` is recurrent (token by token, on the lanes) or chunked (on the arrays);
     - collective: n_chips, message_bytes, scale_out (1 where it leaves the node), exposed_fraction (of its time that
-      nothing else covers).
+      nothing else covers), engine_kernel (1 where a serving engine's own all-reduce stands beside the library's),
+      host_sharing_exponent (one for all columns; that of an unknown host where left out);
+    - host: seconds that the host takes beyond those of every step.
     """
 
     name: str
@@ -404,29 +412,52 @@ def _vector_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeC
     )
 
 
+_NONE = np.zeros(1)
+
+
 def _collective_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
     """Communication between chips; its bytes cross the links once per chip."""
     leaves_node = c["scale_out"].max() > 0
+    own_start_s = constants("collective")["one_shot_start_s"] if c.get("engine_kernel", _NONE).max() > 0 else None
     time_s = collective_time_s(
         op,
         c["n_chips"],
         c["message_bytes"],
         designs.scale_out_bytes_per_s if leaves_node else designs.scale_up_bytes_per_s,
         host_bytes_per_s=designs.host_bytes_per_s,
+        host_sharing_exponent=c["host_sharing_exponent"].flat[0] if "host_sharing_exponent" in c else None,
         latency_scale_ratio=collective_latency_ratio(designs),
+        in_switch_reduction=False if leaves_node else reduces_in_switch(designs, c["n_chips"]),
+        one_shot_start_s=None if leaves_node else own_start_s,
     )
     wire = np.atleast_2d(wire_bytes(op, c["n_chips"], c["message_bytes"]))
     zero = np.zeros_like(wire)
     return TermActivity(time_s * c["exposed_fraction"], zero, zero, {}, zero, zero, wire)
 
 
+def _host_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+    """What the host does for every sequence of a step while the chip waits."""
+    zero = np.zeros_like(np.atleast_2d(c["seconds"]))
+    return TermActivity(np.atleast_2d(c["seconds"]), zero, zero, {}, zero, zero, zero)
+
+
 def _fused_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
-    """Elementwise work inside the kernel of a neighbour: no start and no traffic of its own."""
+    """Elementwise work inside the kernel of a neighbour: no start, and only the traffic that this adds."""
     elements = np.atleast_2d(c["elements"])
+    moved = np.atleast_2d(c.get("bytes_moved", np.zeros_like(c["elements"])))
+    rounding = np.atleast_2d(c.get("rounding_ops", np.zeros_like(c["elements"])))
     lanes_per_s = designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
-    zero = np.zeros_like(elements)
-    time_s = elementwise_time_s(designs, op, c["elements"], 0.0, start_s=0.0)
-    return TermActivity(time_s, elements / lanes_per_s[:, None], zero, {}, zero, elements, zero)
+    time_s = elementwise_time_s(designs, op, c["elements"], moved, start_s=0.0)
+    moved = moved * (1.0 - resident_fraction(designs, moved))
+    return TermActivity(
+        beside_conversions(designs, time_s, rounding),
+        elements / lanes_per_s[:, None],
+        moved / designs.memory_bandwidth_bytes_per_s[:, None],
+        {},
+        moved,
+        elements + rounding,
+        np.zeros_like(moved),
+    )
 
 
 def _state_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
@@ -450,6 +481,7 @@ _RUN: Mapping[str, Callable[[str, Columns, DesignBatch, NativeClasses], TermActi
     "fused": _fused_activity,
     "state": _state_activity,
     "collective": _collective_activity,
+    "host": _host_activity,
 }
 TERM_KINDS = ("gemm", *_RUN)
 

@@ -17,20 +17,23 @@ from models.architectures.lowered import (
 from models.architectures.parallel import split
 from models.checks import FloatArray, IntArray
 from models.operators.attention import mean_keys
-from models.operators.collective_terms import two_level_terms
 from models.operators.step import StepProgram, Term, step_program, term
 from models.precision.mix import PrecisionMix
+from models.serving.engine_terms import ACTIVATION_BYTES, EngineTraits, engine_terms
 from models.serving.mix_columns import Columns, attention_columns, expert_columns, linear_columns, vector_columns
 from models.serving.scenario import Alternatives
-
-ACTIVATION_BYTES = 2.0
-"""Outputs of products and the partial sums that chips exchange are 16 bit in every mix."""
 
 STATE_BYTES = 2.0
 """Recurrent states are kept in 16 bit."""
 
 STATE_CHUNK_TOKENS = 256.0
 """Tokens of a prompt between two states that leave the chip: chunk of the published Mamba-2 kernels."""
+
+SHARED_PASSES = {"residual": 1.0}
+"""Vector work inside a neighbour's kernel -> reads or writes of each element that both share."""
+
+INSIDE_EXPERTS = frozenset({"moe_dispatch", "moe_combine", "expert_activation"})
+"""Vector work that the time of a whole routed layer holds already: measured layers sort, move, activate and add up."""
 
 BATCH_BLOCKS = 4
 """Parts into which the batches are cut when the cycles of their GEMMs are tabulated."""
@@ -66,6 +69,7 @@ def compile_step(
     overhead_s: float,
     routing_skew: float = 0.0,
     n_chips_per_node: int | None = None,
+    traits: EngineTraits = EngineTraits(),
 ) -> StepProgram:
     """
     Return the program of one step: every operator of the network with its size on one chip.
@@ -86,11 +90,15 @@ def compile_step(
         Zipf exponent of expert popularity. [1]
     n_chips_per_node : int, optional
         Chips that share scale-up links; all of them where left out. [1]
+    traits : EngineTraits
+        How the engine and its host work.
     """
     degrees, which = np.unique(choices.tensor_parallel, return_inverse=True)
     cut = [split(network, int(t)) for t in degrees]
     which = which.reshape(-1)
-    frame = _Frame(tuple(mixes), choices, which, load, _step_weight_bytes(cut, mixes, which, choices.mix))
+    frame = _Frame(
+        tuple(mixes), choices, which, load, _step_weight_bytes(cut, mixes, which, choices.mix), traits
+    )
     terms: list[Term] = []
     for linears in zip(*[c.linears for c in cut], strict=True):
         if linears[0].rows == "routed":
@@ -100,10 +108,12 @@ def compile_step(
     for i, attentions in enumerate(zip(*[c.attentions for c in cut], strict=True)):
         terms.extend(_attention_terms(frame, attentions, i))
     for i, vectors in enumerate(zip(*[c.vectors for c in cut], strict=True)):
-        terms.append(_vector_term(frame, vectors, i))
+        if vectors[0].module not in INSIDE_EXPERTS:
+            terms.append(_vector_term(frame, vectors, i))
     for i, states in enumerate(zip(*[c.states for c in cut], strict=True)):
         terms.extend(_state_terms(frame, states, i))
-    terms.extend(_all_reduce_terms(frame, network, n_chips_per_node or int(degrees.max())))
+    node = n_chips_per_node or int(degrees.max())
+    terms.extend(engine_terms(network, traits, choices.tensor_parallel, load.tokens, load.sampled, node))
     return step_program(terms, overhead_s, _blocks(choices))
 
 
@@ -124,6 +134,7 @@ class _Frame:
     load: StepLoad
     step_weight_bytes: FloatArray
     """Weights of all linears on one chip, by alternative [B]."""
+    traits: EngineTraits
 
     def by_degree(self, values: Sequence[float]) -> FloatArray:
         """One value per degree, carried to the alternatives."""
@@ -179,12 +190,13 @@ def _expert_terms(
     formats = expert_columns(frame.mixes, up.module, up.module.replace("_up", "_down"), up.gated)
     original = next(each for each in network.linears if each.module == up.module and each.count == up.count)
     inter = original.n_out / (2 if original.gated else 1)
+    groups = frame.traits.groups(len(frame.choices))
     return [
         term(
             up.module, "experts", "gated" if up.gated else "plain", up.count,
-            tokens=frame.load.tokens, hidden=original.n_in, inter=inter,
+            tokens=frame.load.tokens * groups, hidden=original.n_in, inter=inter,
             n_experts=original.n_experts, top_k=original.top_k,
-            expert_parallel=frame.choices.tensor_parallel.astype(np.float64),
+            expert_parallel=frame.choices.tensor_parallel * groups,
             zipf_exponent=routing_skew,
             **frame.columns_by_mix(formats),
         )
@@ -218,7 +230,8 @@ def _attention_terms(frame: _Frame, attentions: Sequence[AttentionOperator], pos
         terms.append(
             term(
                 f"attention_decode_{position}", "decode", "", count,
-                batch=load.decoding, tokens=seen, **decode_heads, **sizes,
+                batch=load.decoding, tokens=seen, on_lanes=frame.traits.on_lanes(len(frame.choices)),
+                **decode_heads, **sizes,
                 **_conversion_columns(formats, sizes, decode_heads, load.decoding, 1.0, seen, cached=True),
             )
         )  # fmt: skip
@@ -263,14 +276,15 @@ def _conversion_columns(
 
 
 def _vector_term(frame: _Frame, vectors: Sequence[VectorOperator], position: int) -> Term:
-    """Elementwise work on every token."""
+    """Elementwise work on every token; residuals are added by the norm that reads the sum."""
     rows = frame.load.sampled if vectors[0].rows == "sampled" else frame.load.tokens
     elements = frame.by_degree([v.elements_per_token for v in vectors]) * rows
     formats = frame.columns_by_mix(vector_columns(frame.mixes, vectors[0].op))
+    passes = vectors[0].passes - SHARED_PASSES.get(vectors[0].op, 0.0)
     return term(
-        f"{vectors[0].module}_{vectors[0].op}_{position}", "vector", vectors[0].op,
-        frame.by_degree([v.count for v in vectors]),
-        elements=elements, bytes_moved=elements * vectors[0].passes * formats["element_bytes"], rows=rows,
+        f"{vectors[0].module}_{vectors[0].op}_{position}", "fused" if vectors[0].op in SHARED_PASSES else "vector",
+        vectors[0].op, frame.by_degree([v.count for v in vectors]),
+        elements=elements, bytes_moved=elements * passes * formats["element_bytes"], rows=rows,
         rounding_ops=elements * formats["round_ops"],
     )  # fmt: skip
 
@@ -297,12 +311,3 @@ def _state_terms(frame: _Frame, states: Sequence[StateOperator], position: int) 
             )
         )  # fmt: skip
     return terms
-
-
-def _all_reduce_terms(frame: _Frame, network: LoweredNetwork, n_chips_per_node: int) -> list[Term]:
-    """Partial sums of the row-cut matrices, one activation row per token, inside nodes and between them."""
-    return two_level_terms(
-        "all_reduce", "all_reduce", network.n_layers * network.all_reduces_per_layer,
-        n_chips=frame.choices.tensor_parallel.astype(np.float64), n_inside=float(n_chips_per_node),
-        message_bytes=frame.load.tokens * network.hidden_size * ACTIVATION_BYTES,
-    )  # fmt: skip

@@ -51,10 +51,10 @@ def state(op):
     return term(op, "state", op, 2.0, tokens=FIVE, sequences=FIVE, state_bytes=2.0**20, flop_per_token=2.0**21)
 
 
-def collective(op, scale_out):
+def collective(op, scale_out, **changes):
     return term(
         op, "collective", op, 2.0, n_chips=np.array([1.0, 2.0, 4.0, 8.0, 8.0]), message_bytes=FIVE * 8192,
-        scale_out=scale_out, exposed_fraction=1.0,
+        scale_out=scale_out, exposed_fraction=1.0, **changes,
     )  # fmt: skip
 
 
@@ -79,6 +79,9 @@ TERMS = {
     "state in chunks": state("chunked"),
     "collective": collective("all_reduce", 0.0),
     "collective between nodes": collective("all_gather", 1.0),
+    "collective beside an engine's own": collective("all_reduce", 0.0, engine_kernel=1.0),
+    "decode on the lanes": attention("decode", on_lanes=1.0),
+    "host": term("host", "host", "", 1.0, seconds=FIVE * 1e-6),
 }
 
 
