@@ -114,6 +114,20 @@ def evaluate(
 
 
 @app.command()
+def workload(
+    file: Annotated[Path, typer.Argument(help="Trace (CSV, JSON, JSON lines) or study document (YAML).")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the shape of a workload before any hardware is chosen."""
+    with one_line_errors():
+        from explorer.inspection import inspect_file
+        from service.tables import print_workload
+
+        document = inspect_file(file)
+        print_json(document) if as_json else print_workload(document)
+
+
+@app.command()
 def chips(as_json: JsonFlag = False) -> None:
     """List the real chips of the catalogue."""
     with one_line_errors():

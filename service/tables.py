@@ -102,6 +102,48 @@ def _worst(excess: Mapping[str, float]) -> str:
     return f"{name} exceeded by {excess[name]:.1%}"
 
 
+def print_workload(document: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print request statistics and operator sizes of a trace or a study."""
+    out = console or Console()
+    out.print(f"[bold]{escape(document['name'])}[/bold]")
+    for each in document.get("scenarios", [document]):
+        if "scenarios" in document:
+            out.print(f"Scenario {escape(each['name'])} ({each['kind']})")
+        if "requests" in each:
+            out.print(_request_table(each))
+        if "operators" in each:
+            _print_operators(each["operators"], out)
+
+
+def _request_table(document: Mapping[str, Any]) -> Table:
+    requests, classes = document["requests"], document["classes"]
+    table = Table("requests", "mean", "p50", "p90", "p99", "max")
+    for name in ("input_tokens", "output_tokens"):
+        table.add_row(name, *[f"{requests[name][key]:.5g}" for key in ("mean", "p50", "p90", "p99", "max")])
+    for name in ("count", "rate_per_s", "interarrival_cv", "prefix_hit_fraction"):
+        if requests[name] is not None:
+            table.add_row(name, f"{requests[name]:.5g}")
+    errors = [classes[f"{name}_error_fraction"] for name in ("prefill", "kv_length", "total_tokens")]
+    table.add_row("classes", str(classes["n_classes"]))
+    table.add_row("largest error of the classes", f"{max(errors):.2%}")
+    return table
+
+
+def _print_operators(operators: Mapping[str, Any], out: Console) -> None:
+    totals = operators["totals"]
+    intensity = totals["arithmetic_intensity_flop_per_byte"] or 0.0
+    out.print(
+        f"One step on one {operators['reference_chip']}: {totals['flop'] / 1e12:.4g} TFLOP,"
+        f" {totals['bytes'] / 1e9:.4g} GB, {intensity:.4g} FLOP/B, {totals['roofline_s'] * 1e3:.4g} ms at the roofline"
+    )
+    table = Table("operator", "m", "n", "k", "times", "FLOP", "bytes", "time at roofline", "FLOP/B")
+    for row in operators["largest"][:MAX_ROWS]:
+        sizes = [f"{row[name]:.6g}" if name in row else "" for name in ("m", "n", "k", "count")]
+        shares = [f"{row[f'{name}_fraction']:.1%}" for name in ("flop", "bytes", "roofline")]
+        table.add_row(row["name"], *sizes, *shares, f"{row['arithmetic_intensity_flop_per_byte'] or 0.0:.4g}")
+    out.print(table)
+
+
 def print_chips(documents: Iterable[Mapping[str, Any]], console: Console | None = None) -> None:
     """Print the catalogue of chips."""
     table = Table("id", "name", "vendor", "year", r"node \[nm]", r"TDP \[W]", r"memory \[GB/s]", "confidence")

@@ -236,7 +236,8 @@ def _run(
         for name, values in activity.macs.items():
             macs[name] = macs.get(name, 0.0) + carried(values)
         if keep_terms:
-            kept[each.name] = _counted(activity, carried)
+            unique = each.name if each.name not in kept else f"{each.name}_{len(kept)}"
+            kept[unique] = _counted(activity, carried)
     full = {name: np.broadcast_to(values, shape) for name, values in macs.items()}
     return StepActivity(time_s, full, dram, vector, link, kept)
 

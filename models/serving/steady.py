@@ -51,6 +51,11 @@ class CompiledServing:
         return self.scenario.system
 
     @property
+    def program(self) -> StepProgram:
+        """What one chip does over and over: a decode step with its share of prompts."""
+        return self.step
+
+    @property
     def n_alternatives(self) -> int:
         """Number of inner choices."""
         return len(self.choices)

@@ -135,7 +135,8 @@ class _Frame:
         formats = linear_formats(self.scenario.mixes, layer.module)
         activation = formats.activation_bytes[self.mix]
         multiplied = np.where(self.im2col, count, 0.0) if layer.on_lanes else np.full(len(self.mix), count)
-        padded = np.ceil(layer.group_channels * activation / CHANNEL_BYTES) * CHANNEL_BYTES / activation
+        vector = CHANNEL_BYTES / formats.code_bytes[self.mix]
+        padded = np.ceil(layer.group_channels / vector) * vector
         depth = layer.window * np.where(self.im2col | layer.is_matrix, layer.group_channels, padded)
         rows = self.images * layer.out_pixels
         read = np.where(self.im2col, rows * layer.window, np.minimum(self.images * layer.in_pixels, rows * layer.window))

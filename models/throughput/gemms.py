@@ -10,7 +10,7 @@ from models.hardware.rates import class_code
 from models.operators.factor_tables import compress
 from models.operators.step import Term, step_program, term
 from models.precision.formats import number_format
-from models.precision.mix import common_classes
+from models.precision.promotion import common_classes
 from models.throughput.scenario import GemmListScenario
 from models.throughput.work import CompiledWork, linear_formats
 

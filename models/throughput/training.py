@@ -15,7 +15,8 @@ from models.hardware.rates import class_code
 from models.operators.collective_terms import two_level_terms
 from models.operators.step import Term, step_program, term
 from models.precision.formats import number_format
-from models.precision.mix import PrecisionMix, common_classes
+from models.precision.mix import PrecisionMix
+from models.precision.promotion import common_classes
 from models.serving.programs import STATE_BYTES, STATE_CHUNK_TOKENS
 from models.serving.scenario import System
 from models.tables import constants

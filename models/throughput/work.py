@@ -10,6 +10,7 @@ import numpy as np
 
 from models.checks import FloatArray, IntArray
 from models.evaluation import alternative_windows
+from models.hardware.rates import class_code
 from models.operators.step import StepProgram
 from models.precision.mix import PrecisionMix
 from models.serving.scenario import System
@@ -71,17 +72,19 @@ class LinearFormats:
 
     weight_bytes: FloatArray
     activation_bytes: FloatArray
+    """With scales."""
+    code_bytes: FloatArray
+    """Of an activation without scales."""
     rate_class: FloatArray
     dequant_ops: FloatArray
 
 
 def linear_formats(mixes: tuple[PrecisionMix, ...], module: str) -> LinearFormats:
     """Formats of a module of the mixes [B per element], [code], [operations per weight]."""
-    from models.hardware.rates import class_code
-
     return LinearFormats(
         np.array([mix.weight_bits(module) / 8.0 for mix in mixes]),
         np.array([mix.activation_bits(module) / 8.0 for mix in mixes]),
+        np.array([mix.operand_formats(module)[1].code_bits / 8.0 for mix in mixes]),
         np.array([float(class_code(mix.compute_class(module))) for mix in mixes]),
         np.array([mix.dequant_ops_per_weight(module) for mix in mixes]),
     )
