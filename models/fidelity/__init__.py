@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from models.fidelity import area, attention, collective, elementwise, gemm, moe, power, quality, reference
 from models.fidelity.report import TableReader
 
-MODULES = (area, power, gemm, attention, elementwise, moe, collective, reference, quality)
-
-READERS: tuple[tuple[str, TableReader], ...] = tuple(
-    (glob, reader) for module in MODULES for glob, reader in module.TABLES.items()
-)
-"""Glob of file names -> reader, in the order of reports; a file may have several readers."""
+FAMILIES: Mapping[str, Mapping[str, TableReader]] = {
+    "gemm": gemm.TABLES,
+    "attention": attention.TABLES,
+    "elementwise": elementwise.TABLES,
+    "experts": moe.TABLES,
+    "collectives": collective.TABLES,
+    "area": area.TABLES,
+    "power": power.TABLES,
+    "quality": quality.TABLES,
+    "systolic": reference.TABLES,
+}
+"""Family of operators or figures -> glob of file names -> reader; a file may have readers in several families."""

@@ -13,7 +13,7 @@ import numpy as np
 from models.checks import FloatArray
 from models.fidelity.area_rows import die_rows, nearest_target_mm2
 from models.fidelity.chip_table import check_chip_table
-from models.fidelity.report import PER_CHIP, GroupReport, TableReader, error_statistics
+from models.fidelity.report import PER_CHIP, UNSEEN, GroupReport, TableReader, error_statistics
 from models.fidelity.rows import chip_id_of_rows, designs_of_chips, read_measured, table_name, with_known_devices
 from models.hardware.area import area_breakdown_mm2, area_interval_mm2, die_area_mm2
 from models.hardware.area_terms import physical_cores
@@ -38,7 +38,7 @@ BLOCKS: Mapping[str, Callable[[Parts, DesignBatch], FloatArray]] = {
 
 def whole_die_reports(path: Path) -> Iterable[GroupReport]:
     """
-    Report the die areas of a table with the columns of `chips.csv`, all chips in one group.
+    Report the die areas of a table with the columns of `chips.csv`: chips of the fit, others, and each on its own.
 
     An area known only within bounds is compared with the nearer bound, or counts as met inside them. The interval
     is judged around the area by constants that never saw the die.
@@ -67,11 +67,16 @@ def whole_die_reports(path: Path) -> Iterable[GroupReport]:
             **statistics,  # type: ignore[arg-type]
         )  # fmt: skip
 
-    unseen = sum(chip_id not in known for chip_id in rows.ids)
-    note = f"bounds scored one-sided; {unseen} chips were not in the fit"
-    yield replace(report("whole die", "all", np.arange(len(rows.ids)), note), skipped=skipped)
+    seen = np.array([chip_id in known for chip_id in rows.ids])
+    for group, chosen in (("whole die", seen), (f"whole die{UNSEEN}", ~seen)):
+        if chosen.any():
+            yield replace(report(group, "all", np.flatnonzero(chosen), "bounds scored one-sided"), skipped=skipped)
+            skipped = []
     for i, chip_id in enumerate(rows.ids):
-        yield report(PER_CHIP, chip_id, np.array([i]))
+        yield replace(
+            report(PER_CHIP, chip_id, np.array([i])), measured=float(target[i]), predicted=float(predicted[i]),
+            leave_one_device_out_predicted=float(left_out[i]),
+        )  # fmt: skip
 
 
 def die_block_reports(path: Path) -> Iterable[GroupReport]:

@@ -58,7 +58,8 @@ def grouped_reports(
     """
     Return one report per (group, device string, format), in sorted order.
 
-    `interval_ratio` of shape (n_rows,) spans the stated 90 % interval predicted / x .. predicted * x.
+    `interval_ratio` of shape (n_rows,) spans the stated 90 % interval of a chip that the constants never saw,
+    left_out / x .. left_out * x.
     """
     table = rows.table
     keys = np.array([labels.group, labels.chip_id, labels.dtype])
@@ -67,7 +68,7 @@ def grouped_reports(
         own = (labels.group == group) & (labels.chip_id == chip_id) & (labels.dtype == dtype)
         span = None
         if interval_ratio is not None:
-            span = (predicted[own] / interval_ratio[own], predicted[own] * interval_ratio[own])
+            span = (left_out[own] / interval_ratio[own], left_out[own] * interval_ratio[own])
         statistics = error_statistics(
             predicted[own], measured[own], roofline=roofline[own], left_out=left_out[own], interval=span
         )

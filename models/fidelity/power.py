@@ -13,7 +13,7 @@ import numpy as np
 from models.checks import BoolArray, FloatArray
 from models.fidelity.chip_table import check_chip_table
 from models.fidelity.power_rows import best_shape_share, gemm_power_w, read_best_shapes, read_power_rows
-from models.fidelity.report import PER_CHIP, GroupReport, TableReader, error_statistics
+from models.fidelity.report import PER_CHIP, UNSEEN, GroupReport, TableReader, error_statistics
 from models.fidelity.rows import table_name
 from models.fidelity.tdp_rows import TdpRows, tdp_rows
 from models.hardware.power import tdp_estimate_w
@@ -31,13 +31,23 @@ def rating_reports(path: Path) -> Iterable[GroupReport]:
     rows = tdp_rows(path)
     skipped = [{"reason": reason, "rows": count} for reason, count in Counter(r for _, r in rows.skipped).items()]
     table = table_name(path.name)
-    yield _rating_report(table, "rated", rows, rows.rated, skipped)
-    other = _rating_report(table, "estimated or measured", rows, ~rows.rated, [])
-    if other.rows:
-        yield other
+    seen = np.array([chip_id in left_out_w() for chip_id in rows.ids], dtype=np.bool_)
+    groups = (
+        ("rated", rows.rated & seen),
+        (f"rated{UNSEEN}", rows.rated & ~seen),
+        ("estimated or measured", ~rows.rated),
+    )
+    for group, chosen in groups:
+        if chosen.any() or group == "rated":
+            yield _rating_report(table, group, rows, chosen, skipped)
+            skipped = []
+    predicted, left_out = _ratings_w(rows)
     for i, chip_id in enumerate(rows.ids):
         own = np.arange(len(rows.ids)) == i
-        yield replace(_rating_report(table, PER_CHIP, rows, own, []), device=chip_id)
+        yield replace(
+            _rating_report(table, PER_CHIP, rows, own, []), device=chip_id, measured=float(rows.tdp_w[i]),
+            predicted=float(predicted[i]), leave_one_device_out_predicted=float(left_out[i]),
+        )  # fmt: skip
 
 
 def gemm_power_reports(path: Path) -> Iterator[GroupReport]:
@@ -79,10 +89,10 @@ def best_shape_reports(path: Path) -> Iterable[GroupReport]:
     known = left_out_share()
     keys = zip(rows.device.tolist(), rows.dtype.tolist(), predicted.tolist(), strict=True)
     left_out = np.array([known.get((device, dtype), share) for device, dtype, share in keys])
-    points = [float(np.abs(share - rows.share).mean()) for share in (predicted, left_out)]
+    points, left_out_points = (float(np.abs(share - rows.share).mean()) for share in (predicted, left_out))
     yield GroupReport(
         rows.table, "best shape", "all", "", "share_of_peak", "global", rows=len(rows.share), skipped=skipped,
-        note=f"mean absolute difference {points[0]:.3f}, left out {points[1]:.3f} of the peak",
+        mean_absolute_difference=points, leave_one_device_out_mean_absolute_difference=left_out_points,
         **error_statistics(
             predicted, rows.share, left_out=left_out, roofline=np.ones(len(rows.share))
         ),  # type: ignore[arg-type]
@@ -102,27 +112,25 @@ def left_out_share() -> Mapping[tuple[str, str], float]:
     return {(row["device"], row["dtype"]): float(row["left_out_share"]) for row in rows}
 
 
+def _ratings_w(rows: TdpRows) -> tuple[FloatArray, FloatArray]:
+    """Estimate of each chip, and by constants that never saw its die, each of shape (n_chips,) [W]."""
+    estimate = tdp_estimate_w(rows.designs, rows.envelope_w)
+    known = left_out_w()
+    return estimate, np.array([known.get(i, w) for i, w in zip(rows.ids, estimate, strict=True)], dtype=np.float64)
+
+
 def _rating_report(
     table: str, group: str, rows: TdpRows, chosen: BoolArray, skipped: list[dict[str, object]]
 ) -> GroupReport:
-    estimate = tdp_estimate_w(rows.designs, rows.envelope_w)
-    known = left_out_w()
-    left_out = np.array([known.get(i, w) for i, w in zip(rows.ids, estimate, strict=True)])
+    estimate, left_out = _ratings_w(rows)
     factor = np.exp(NORMAL_90 * default_technology().constants["power"]["tdp_residual_log_sd"])
-    unseen = sum(i not in known for i in np.array(rows.ids, dtype=np.str_)[chosen])
     return GroupReport(
         table, group, "all", "", "tdp", "global", rows=int(chosen.sum()), skipped=skipped,
-        note=_rating_note(left_out[chosen], rows.tdp_w[chosen], unseen),
         **error_statistics(
             estimate[chosen], rows.tdp_w[chosen], left_out=left_out[chosen],
             interval=(left_out[chosen] / factor, left_out[chosen] * factor),
         ),  # type: ignore[arg-type]
     )  # fmt: skip
-
-
-def _rating_note(left_out: FloatArray, rated: FloatArray, unseen: int) -> str:
-    median = f"median error left out {np.median(np.abs(left_out / rated - 1.0)):.3f}; " if len(rated) else ""
-    return f"{median}{unseen} chips were not in the fit"
 
 
 def _groups(steady: BoolArray, long: BoolArray) -> Iterable[tuple[str, BoolArray]]:

@@ -144,6 +144,7 @@ def _group_report(table: str, model: str, name: str, rows: Sequence[PublishedRow
         kendall_tau=float(stats.kendalltau(predicted, degradation).statistic) if ranked else None,
         spearman=float(stats.spearmanr(predicted, degradation).statistic) if ranked else None,
         concordance=share,
+        pairs=pairs,
         note=f"{pairs} pairs differ by more than noise",
     )
 

@@ -53,8 +53,18 @@ class GroupReport:
     concordance: float | None = None
     """Share of the pairs whose measured values differ by more than their noise that the prediction orders alike."""
     roofline_mape: float | None = None
+    leave_one_device_out_median_ape: float | None = None
+    mean_absolute_difference: float | None = None
+    """Of shares, where a difference says more than a ratio."""
+    leave_one_device_out_mean_absolute_difference: float | None = None
     interval_coverage: float | None = None
     interval_width: float | None = None
+    pairs: int | None = None
+    """Pairs that `concordance` counts."""
+    predicted: float | None = None
+    """In the unit of the quantity, where the group is one chip; so are the measured and the left-out value."""
+    measured: float | None = None
+    leave_one_device_out_predicted: float | None = None
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -64,6 +74,9 @@ class GroupReport:
 
 PER_CHIP = "per chip"
 """Group of the reports that repeat single rows of a group over all chips, one chip each."""
+
+UNSEEN = ", unseen"
+"""What the groups of chips that no fit has seen are called, after the name of the others."""
 
 TableReader = Callable[[Path], Iterable[GroupReport]]
 """Reads one measured file and reports each of its groups. Every module of `fidelity` that knows a table offers
@@ -112,6 +125,9 @@ def error_statistics(
     others = {"roofline_mape": roofline, "leave_one_device_out_mape": left_out, "calibrated_mape": calibrated}
     for key, values in others.items():
         statistics[key] = None if values is None else float(absolute_percentage_errors(values, measured).mean())
+    if left_out is not None:
+        median = np.median(absolute_percentage_errors(left_out, measured))
+        statistics["leave_one_device_out_median_ape"] = float(median)
     if interval is not None:
         low, high = interval
         inside: BoolArray = (measured >= low) & (measured <= high)

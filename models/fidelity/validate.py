@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from models.fidelity import READERS
+from models.fidelity import FAMILIES
 from models.fidelity.report import GroupReport, TableError, TableReader
 from models.tables import DATA
 
@@ -31,9 +31,10 @@ class TableProblem:
 
 @dataclass(frozen=True)
 class FileReport:
-    """One group of one file."""
+    """One group of one file, and the family of its reader."""
 
     file: str
+    family: str
     report: GroupReport
 
 
@@ -54,7 +55,7 @@ class Validation:
         """The validation as one JSON document."""
         return {
             "model_version": model_version,
-            "tables": [each.report.as_json() | {"file": each.file} for each in self.reports],
+            "tables": [each.report.as_json() | {"file": each.file, "family": each.family} for each in self.reports],
             "errors": [asdict(problem) for problem in self.problems],
             "unrecognised_files": list(self.unrecognised),
         }
@@ -81,17 +82,22 @@ def validate(places: Sequence[Path] = SHIPPED) -> Validation:
         readers = readers_of(path.name)
         if not readers:
             unrecognised.append(name)
-        for reader in readers:
+        for family, reader in readers:
             found, broken = _read(path, name, reader)
-            reports += found
+            reports += [FileReport(name, family, report) for report in found]
             problems += [problem for problem in broken if problem not in problems]
     return Validation(tuple(reports), tuple(problems), tuple(unrecognised))
 
 
-def readers_of(file_name: str) -> list[TableReader]:
-    """Return all readers whose glob fits a file name, its compressed form included."""
+def readers_of(file_name: str) -> list[tuple[str, TableReader]]:
+    """Return family and reader of every glob that fits a file name, its compressed form included."""
     plain = file_name.removesuffix(".gz")
-    return [reader for glob, reader in READERS if fnmatch.fnmatchcase(plain, glob)]
+    return [
+        (family, reader)
+        for family, readers in FAMILIES.items()
+        for glob, reader in readers.items()
+        if fnmatch.fnmatchcase(plain, glob)
+    ]
 
 
 def _files(places: Sequence[Path]) -> Iterator[tuple[Path, str]]:
@@ -107,7 +113,7 @@ def _files(places: Sequence[Path]) -> Iterator[tuple[Path, str]]:
                 yield path, path.relative_to(place).as_posix()
 
 
-def _read(path: Path, name: str, reader: TableReader) -> tuple[list[FileReport], list[TableProblem]]:
+def _read(path: Path, name: str, reader: TableReader) -> tuple[list[GroupReport], list[TableProblem]]:
     """Reports of one reader and the problems that it met."""
     try:
         reports = list(reader(path))
@@ -121,4 +127,4 @@ def _read(path: Path, name: str, reader: TableReader) -> tuple[list[FileReport],
         for skip in report.skipped
         if "line" in skip
     ]
-    return [FileReport(name, report) for report in reports], problems
+    return reports, problems

@@ -13,12 +13,14 @@ HEADER = "device,op,m,n,k,dtype,latency_us,power_w,power_limit_w,source\n"
 
 
 def test_ratings_of_products_hold_their_limits():
-    # Limits of the project: median 9 % fitted; every chip of the catalogue counts, seen by the fit or not.
-    rated, other, *per_chip = rating_reports(CHIPS)
-    assert len({report.device for report in per_chip}) == rated.rows + other.rows
-    assert rated.group == "rated"
+    # Limits of the project: median 9 % fitted, 11 % left out, 18 % on chips that the fit has not seen.
+    rated, unseen, other, *per_chip = rating_reports(CHIPS)
+    assert len({report.device for report in per_chip}) == rated.rows + unseen.rows + other.rows
+    assert [report.group for report in (rated, unseen)] == ["rated", "rated, unseen"]
     assert rated.rows >= 26
-    assert rated.median_ape < 0.13
+    assert rated.median_ape < 0.09
+    assert rated.leave_one_device_out_median_ape < 0.11
+    assert unseen.median_ape < 0.18
     assert other.rows > 5
 
 
@@ -38,14 +40,8 @@ def test_every_row_of_measured_power_is_reported():
 
 def test_share_of_peak_at_the_best_shape_lies_within_8_points():
     report = next(iter(best_shape_reports(MEASURED / "gemm_throughput_best_shapes.csv")))
-    fitted, left_out = _points(report.note)
-    assert fitted < 0.08
-    assert left_out < 0.085
-
-
-def _points(note):
-    words = note.replace(",", "").split()
-    return [float(word) for word in words if word[0].isdigit()]
+    assert report.mean_absolute_difference < 0.08
+    assert report.leave_one_device_out_mean_absolute_difference < 0.085
 
 
 def test_left_out_ratings_exist_for_the_chips_of_the_fit():

@@ -1,0 +1,183 @@
+"""
+Writes the tables of the accuracy page and of the README, each between its two marker comments.
+
+`python -m models.fidelity.accuracy_page FILE...` rewrites the blocks of the files from the shipped tables.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from models.fidelity import FAMILIES
+from models.fidelity.report import PER_CHIP, GroupReport
+from models.fidelity.targets import ErrorFigure, TargetLine, target_lines
+from models.fidelity.validate import Validation, validate
+
+PAGES = ("README.md", "docs/accuracy.md")
+BLOCK = re.compile(r"(<!-- (accuracy[a-z:-]*):begin -->\n).*?(<!-- \2:end -->)", re.DOTALL)
+
+
+def blocks(validation: Validation) -> dict[str, str]:
+    """Return the Markdown of every block by its name: summary, promises, one table per family, chips."""
+    reports = [each.report for each in validation.reports]
+    lines = target_lines(reports)
+    families = {
+        f"accuracy:{family}": _family_table(
+            each.report for each in validation.reports if each.family == family and each.report.group != PER_CHIP
+        )
+        for family in FAMILIES
+    }
+    return {
+        "accuracy": _summary_table(lines),
+        "accuracy:targets": _target_table(lines),
+        "accuracy:chips": _chip_table(reports),
+        "accuracy:skipped": _skipped_table(reports),
+        **families,
+    }
+
+
+def rewritten(text: str, tables: Mapping[str, str]) -> str:
+    """
+    Return a page with the content of each of its blocks replaced.
+
+    Raises
+    ------
+    LookupError
+        If the page has a block that is not known.
+    """
+    for _, name, _ in BLOCK.findall(text):
+        if name not in tables:
+            raise LookupError(f"unknown block '{name}', known: {', '.join(tables)}")
+    return BLOCK.sub(lambda found: f"{found[1]}{tables[found[2]]}{found[3]}", text)
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], n_names: int) -> str:
+    """A Markdown table whose first `n_names` columns are text and the others numbers."""
+    rule = ["---"] * n_names + ["--:"] * (len(headings) - n_names)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (headings, rule, *rows))
+
+
+def _percent(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{100 * value:.{digits}f}"
+
+
+def _figure(figure: ErrorFigure | None) -> str:
+    return "" if figure is None else _percent(figure.mean)
+
+
+def _with_worst(figure: ErrorFigure | None) -> str:
+    if figure is None:
+        return ""
+    worst = f" ({_percent(figure.worst)} {figure.worst_device})"
+    return _percent(figure.mean) + (worst if figure.worst > figure.mean else "")
+
+
+def _limits(line: TargetLine) -> str:
+    return " / ".join(_percent(limit, 0) or "-" for limit in (line.fitted_limit, line.left_out_limit))
+
+
+def _summary_table(lines: Sequence[TargetLine]) -> str:
+    headings = ("mean error in %", "rows", "all devices fitted", "device left out", "roofline")
+    return _table(
+        headings,
+        (
+            (line.label, str(line.rows), _figure(line.fitted), _figure(line.left_out), _figure(line.roofline))
+            for line in lines
+        ),
+        1,
+    )
+
+
+def _target_table(lines: Sequence[TargetLine]) -> str:
+    headings = (
+        "what", "rows", "fitted (worst device)", "left out (worst device)", "roofline", "target fitted / left out",
+        "verdict", "simpler form",
+    )  # fmt: skip
+    return _table(
+        headings,
+        (
+            (
+                line.label, str(line.rows), _with_worst(line.fitted), _with_worst(line.left_out),
+                _figure(line.roofline), _limits(line), line.verdict, line.prototype,
+            )
+            for line in lines
+        ),
+        1,
+    )  # fmt: skip
+
+
+COLUMNS: Mapping[str, Callable[[GroupReport], str]] = {
+    "fitted": lambda report: _percent(report.mape),
+    "left out": lambda report: _percent(report.leave_one_device_out_mape),
+    "roofline": lambda report: _percent(report.roofline_mape),
+    "median": lambda report: _percent(report.median_ape),
+    "bias": lambda report: _percent(report.bias),
+    "tau": lambda report: "" if report.kendall_tau is None else f"{report.kendall_tau:.2f}",
+    "pairs in order": lambda report: _percent(report.concordance),
+    "inside 90 %": lambda report: _percent(report.interval_coverage, 0),
+}
+"""Heading -> text of a group; a column that no group fills is left out."""
+
+
+def _family_table(reports: Iterable[GroupReport]) -> str:
+    groups = list(reports)
+    columns = {heading: text for heading, text in COLUMNS.items() if any(text(report) for report in groups)}
+    headings = ("table", "group", "device", "format", "rows", *columns)
+    return _table(
+        headings,
+        (
+            (
+                report.table, report.group, report.device, report.dtype, str(report.rows),
+                *(text(report) for text in columns.values()),
+            )
+            for report in groups
+        ),
+        4,
+    )  # fmt: skip
+
+
+def _chip_table(reports: Sequence[GroupReport]) -> str:
+    """Area and power of each chip: given, predicted, error fitted and left out."""
+    chips = [report for report in reports if report.group == PER_CHIP]
+    headings = ("chip", "quantity", "given", "predicted", "left out", "error", "error left out", "inside 90 %")
+    return _table(
+        headings,
+        (
+            (
+                report.device, report.quantity, _whole(report.measured), _whole(report.predicted),
+                _whole(report.leave_one_device_out_predicted), _percent(report.mape),
+                _percent(report.leave_one_device_out_mape), "yes" if report.interval_coverage else "no",
+            )
+            for report in chips
+        ),
+        2,
+    )  # fmt: skip
+
+
+def _whole(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"
+
+
+def _skipped_table(reports: Sequence[GroupReport]) -> str:
+    rows: dict[tuple[str, str], int] = {}
+    for report in reports:
+        entries = [(skip["reason"], skip["rows"]) for skip in report.skipped]
+        if report.out_of_scope:
+            entries.append(("out of scope", report.out_of_scope))
+        for reason, count in entries:
+            rows[report.table, reason] = rows.get((report.table, reason), 0) + count
+    return _table(("table", "why", "rows"), ((*key, str(count)) for key, count in rows.items()), 2)
+
+
+def main(pages: Sequence[str]) -> None:
+    """Rewrite the blocks of the pages, which lie below the working directory by default."""
+    tables = blocks(validate())
+    for page in map(Path, pages or PAGES):
+        page.write_text(rewritten(page.read_text(encoding="utf-8"), tables), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
