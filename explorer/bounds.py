@@ -87,9 +87,15 @@ def is_boundable(objective: Objective) -> bool:
 
 
 def idle_parameters(problem: Problem) -> tuple[str, ...]:
-    """Parameters that no scenario of the study can use, so that the cheapest value is at least as good as any."""
+    """
+    Parameters that no scenario of the study can use, so that the cheapest value is at least as good as any.
+
+    A second tier is idle only beside the choice of none: of two tiers neither need be cheaper in every respect.
+    """
     used = frozenset().union(*[each.used_links for each in problem.scenarios])
-    return ("second_tier", *[f"{link}_link" for link in ("scale_up", "scale_out") if link not in used])
+    links = [f"{link}_link" for link in ("scale_up", "scale_out") if link not in used]
+    tiers = [p.name for p in problem.space.parameters if p.name == "second_tier" and "none" in p.values]
+    return (*tiers, *links)
 
 
 def root_boxes(problem: Problem) -> Boxes:
@@ -103,7 +109,7 @@ def root_boxes(problem: Problem) -> Boxes:
     ranges = []
     for p in space.parameters:
         if p.name in idle:
-            ranges.append([p.values.index("none") if "none" in p.values else 0])
+            ranges.append([0 if p.ordered else p.values.index("none")])
         else:
             ranges.append([0] if p.ordered else list(range(len(p.values))))
     grid = np.array(np.meshgrid(*ranges, indexing="ij")).reshape(len(ranges), -1).T
@@ -252,13 +258,15 @@ def tighten(problem: Problem, boxes: Boxes) -> Boxes:
     With all other parameters at their lowest, area rises along each axis, so everything beyond the cut is over
     budget whatever the rest is. Boxes whose lowest corner is over budget are left out.
     """
+    if not boxes.n_boxes:
+        return boxes
     limit = problem.document.budget.area * (1.0 + SLACK)
     boxes = boxes.take(_area_mm2(problem, boxes.low) <= limit)
     high = boxes.high.copy()
     for axis in (i for i, p in enumerate(problem.space.parameters) if p.ordered and len(p.values) > 1):
         rows = np.flatnonzero(boxes.high[:, axis] > boxes.low[:, axis])
         affordable, over = boxes.low[rows, axis], boxes.high[rows, axis] + 1
-        while len(rows) and np.any(over - affordable > 1):
+        while np.any(over - affordable > 1):
             middle = (affordable + over) // 2
             raised = boxes.low[rows].copy()
             raised[:, axis] = middle

@@ -125,7 +125,7 @@ class ExactSearch:
     def _bounded(self, boxes: Boxes) -> tuple[Boxes, FloatArray]:
         """Bound boxes, drop those without a feasible design, narrow the windows of the rest."""
         parts, costs = [], []
-        for start in range(0, boxes.n_boxes, BATCH_BOXES):
+        for start in range(0, max(boxes.n_boxes, 1), BATCH_BOXES):
             some = boxes.take(np.arange(start, min(start + BATCH_BOXES, boxes.n_boxes)))
             bounds = bound_boxes(self.problem, some, (self.objective,), self._threshold())
             keep = np.isfinite(bounds.cost[:, 0])
