@@ -52,13 +52,19 @@ def _report(rows: ServingRows, predicted: RunTime, key: tuple[str, str, str]) ->
     own = (rows.group == group) & (rows.chip_id == chip_id) & (rows.rows.text("dtype_weights") == dtype)
     fits = own & np.isfinite(predicted.time_s)
     unfit = int(own.sum() - fits.sum())
+    statistics = error_statistics(predicted.time_s[fits], rows.measured_s[fits], roofline=predicted.bound_s[fits])
     return GroupReport(
-        table=rows.rows.table, group=group, device=chip_id, dtype=dtype, quantity=QUANTITY, constants="global",
+        table=rows.rows.table,
+        group=group,
+        device=chip_id,
+        dtype=dtype,
+        quantity=QUANTITY,
+        constants="global",
         rows=int(fits.sum()),
         skipped=[{"reason": "the network does not fit by the model's memory estimate", "rows": unfit}] if unfit else [],
         note=NOTES.get(group, ""),
-        **error_statistics(predicted.time_s[fits], rows.measured_s[fits], roofline=predicted.bound_s[fits]),
-    )  # type: ignore[arg-type]  # fmt: skip
+        **statistics,  # type: ignore[arg-type]
+    )
 
 
 def _rankings(rows: ServingRows, predicted: RunTime) -> list[GroupReport]:
