@@ -13,7 +13,7 @@ from explorer.pareto import non_dominated
 from explorer.problem import Problem
 from models.checks import BoolArray, FloatArray, IntArray
 
-POLISHES_PER_ROUND = 4
+POLISHES_PER_ROUND = 8
 """Members of the archive whose neighbourhood is looked at in each round."""
 
 
@@ -58,7 +58,7 @@ class CoverSearch:
     boxes_bounded: int = 0
     complete: bool = False
     _pseudo_cost: FloatArray = field(default_factory=lambda: np.ones(0))
-    _polished: int = 0
+    _explored: set[tuple[int, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         space = self.problem.space
@@ -114,20 +114,25 @@ class CoverSearch:
         return join(parts), np.concatenate(costs)
 
     def polish(self) -> None:
-        """Offer what lies around a member of the archive, the next one each time, at its own degree and mix."""
-        members = len(self.archive.cost)
-        if not members:
-            return
-        turn = self._polished % members
-        self._polished += 1
-        near = neighbours(self.problem.space, self.archive.point[turn])
+        """Offer what lies around members of the archive that were not explored yet, at their own degree and mix."""
         windows = alternative_windows(self.problem)
-        own = windows[np.searchsorted(windows[:, 0], self.archive.alternative[turn], side="right") - 1]
-        self.offer(near, *[np.full(len(near), end) for end in own])
+        for _ in range(POLISHES_PER_ROUND):
+            keys = [(*point, plan) for point, plan in zip(self.archive.point, self._plans(), strict=True)]
+            fresh = next((i for i, key in enumerate(keys) if key not in self._explored), None)
+            if fresh is None:
+                return
+            self._explored.add(keys[fresh])
+            near, own = neighbours(self.problem.space, self.archive.point[fresh]), windows[keys[fresh][-1]]
+            self.offer(near, *[np.full(len(near), end) for end in own])
+            self.offer(np.repeat(near[:1], len(windows), axis=0), windows[:, 0], windows[:, 1])
+
+    def _plans(self) -> list[int]:
+        """Window of alternatives that each member of the archive lies in."""
+        starts = alternative_windows(self.problem)[:, 0]
+        return [int(i) for i in np.searchsorted(starts, self.archive.alternative, side="right") - 1]
 
     def _round(self) -> None:
-        for _ in range(POLISHES_PER_ROUND):
-            self.polish()
+        self.polish()
         count = min(BATCH_BOXES // 2, len(self._bound))
         parents, parent_bound = self._open.take(np.arange(-count, 0)), self._bound[-count:]
         rest = np.arange(len(self._bound) - count)

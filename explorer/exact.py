@@ -34,6 +34,9 @@ WIDTH_SHARE = 0.1
 MAX_POLISHES = 60
 """Exchanges after which a polish ends even if the last one still improved."""
 
+STARTS_PER_ROUND = 4
+"""Further local searches in each round."""
+
 STARTS_PER_PLAN = 64
 """Boxes of each degree and mix in which a first incumbent is sought."""
 
@@ -76,6 +79,7 @@ class ExactSearch:
         bounded = self._bounded(roots)
         self._open, self._cost = bounded
         self._seek_from_every_plan()
+        self._starts = self._promising_starts()
         self._prune()
 
     @property
@@ -136,6 +140,7 @@ class ExactSearch:
 
     def _round(self) -> None:
         """Split the most promising boxes, bound their halves, look for incumbents in the best of them."""
+        self._polish_next_starts()
         count = min(BATCH_BOXES // 2, len(self._cost))
         chosen = np.argpartition(self._cost, count - 1)[:count] if count < len(self._cost) else np.arange(count)
         parents, parent_cost = self._open.take(chosen), self._cost[chosen]
@@ -193,6 +198,25 @@ class ExactSearch:
         plan = np.searchsorted(alternative_windows(self.problem)[:, 0], self._open.first[order], side="right")
         for each in np.unique(plan):
             self._seek_incumbent(order[plan == each][:STARTS_PER_PLAN])
+
+    def _promising_starts(self) -> list[Boxes]:
+        """The best open box of each array shape under each degree and mix, the most promising last."""
+        order = np.argsort(self._cost, kind="stable")
+        names = [p.name for p in self.problem.space.parameters]
+        shape = self._open.low[order, names.index("array_shape")]
+        plan = np.searchsorted(alternative_windows(self.problem)[:, 0], self._open.first[order], side="right")
+        _, first = np.unique(np.stack([shape, plan], axis=1), axis=0, return_index=True)
+        return [self._open.take(order[[i]]) for i in np.sort(first)[::-1]]
+
+    def _polish_next_starts(self) -> None:
+        """Polish the middle of a few more promising boxes: local searches from everywhere, a few in each round."""
+        for _ in range(min(STARTS_PER_ROUND, len(self._starts))):
+            box = self._starts.pop()
+            found = self._best_of((box.low + box.high) // 2, box.first, box.last)
+            if np.isfinite(found.cost):
+                found = self._polished(found)
+            if found.cost < self.incumbent.cost:
+                self.incumbent = found
 
     def _seek_incumbent(self, rows: IntArray) -> None:
         """Judge points on the diagonals of boxes, then polish the best one and let it compete."""

@@ -44,7 +44,8 @@ def read_gemms(
         with pointing_at(f"{pointer}/file"):
             gemms = read_gemm_list(_beside(folder, str(document.file)), default_format=FOLLOWS_MIX)
     quality = _plain_quality(study.quality, 1)
-    return GemmListScenario(document.name, gemms, quality.mixes or (RECIPES["bf16"],), read_system(study.system)), quality
+    mixes = quality.mixes or (RECIPES["bf16"],)
+    return GemmListScenario(document.name, gemms, mixes, read_system(study.system)), quality
 
 
 def _beside(folder: Path | None, name: str) -> Path:

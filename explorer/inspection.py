@@ -198,7 +198,8 @@ def _by_kind(rows: list[dict[str, Any]], totals: dict[str, float]) -> dict[str, 
 
 def _fractions(row: dict[str, Any], totals: dict[str, float]) -> dict[str, float]:
     """Shares of the whole step."""
-    return {f"{name.removesuffix('_s')}_fraction": row[name] / totals[name] if totals[name] else 0.0 for name in WEIGHTS}
+    shares = {name: row[name] / totals[name] if totals[name] else 0.0 for name in WEIGHTS}
+    return {f"{name.removesuffix('_s')}_fraction": share for name, share in shares.items()}
 
 
 def _ratio(flop: float, moved: float) -> float | None:

@@ -1,4 +1,4 @@
-"""The best rate of each scenario of a mixture had the design only that one to serve: what regret is measured against."""
+"""The best rate of each scenario of a mixture served alone: what regret is measured against."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from models.workload.requests import Requests
 SEARCHED_RECIPES = ("bf16", "deepseek_v3", "fp8_kv8", "w8a8_kv8", "w4a16", "w4a16_kv8", "q4_k_m", "nvfp4")
 """Recipes that compete with the mixes found for a space; those beyond the budget are left out."""
 
-MAX_MIXES = 6
+MAX_MIXES = 4
 """Mixes that compete inside a design at most: each is one more alternative of every degree and batch."""
 
 DEFAULT_RECIPES = ("bf16", "deepseek_v3", "w4a16")
