@@ -169,6 +169,7 @@ def mixes_of_space(
     class_sets: Iterable[Collection[str]],
     *,
     always: Sequence[PrecisionMix] = (),
+    candidates: Sequence[PrecisionMix] = (),
     kappa: float = 1.0,
     profile: AmplificationProfile | None = None,
     limit: int = 12,
@@ -177,7 +178,7 @@ def mixes_of_space(
     """
     Return the mixes worth evaluating in a space whose designs have one of several sets of native classes.
 
-    Candidates are the exact optima of every set on the representative loads. Beside `always` so many of them are
+    The exact optima of every set on the representative loads compete with `candidates`. Beside `always` so many are
     kept that on no set and load the best kept mix costs more than `tolerance` beyond the optimum, or that there are
     `limit` mixes: a mix that serves several kinds of arrays is kept once, one that none prefers is not.
 
@@ -190,6 +191,8 @@ def mixes_of_space(
         Native classes, of `formats.RATE_CLASSES`.
     always : sequence of PrecisionMix
         Mixes of the list whatever they cost; they count towards `limit`.
+    candidates : sequence of PrecisionMix
+        Further mixes within the budget that may be kept.
     limit : int
         Largest number of mixes. [1]
     tolerance : float
@@ -206,7 +209,7 @@ def mixes_of_space(
         If on no set any mix stays within the budget; the message states the least error.
     """
     loads, sets = representative_loads(), list(class_sets)
-    candidates = {mix.name: mix for mix in always}
+    known = {mix.name: mix for mix in (*always, *candidates)}
     optima, complaint = [], ""
     for native in sets:
         groups = choice_groups(network, tuple(native), kappa=kappa, profile=profile)
@@ -218,23 +221,24 @@ def mixes_of_space(
             complaint = f"no mix of native formats stays within {budget:.3g} nat, the least error is {least:.3g} nat"
             continue
         found = (mix_of(groups, choice) for choice in np.unique(choices, axis=0))
-        candidates |= {mix.name: mix for mix in found if mix.name not in candidates}
+        known |= {mix.name: mix for mix in found if mix.name not in known}
         optima.append((native, groups, best))
     if not optima:
         raise ValueError(complaint)
-    mixes = list(candidates.values())
+    mixes = list(known.values())
     regret = [mix_costs(network, mixes, groups, native, loads) / best[:, None] for native, groups, best in optima]
     kept = _cover(np.concatenate(regret) - 1.0, limit, tolerance, list(range(len(always))))
     return tuple(mixes[index] for index in kept)
 
 
 def _cover(regret: FloatArray, limit: int, tolerance: float, always: Sequence[int] = ()) -> list[int]:
-    """Columns that serve every row within `tolerance`: first the best on average, then the worst served row's own."""
+    """
+    Columns that serve every row within `tolerance`: `always`, then each time the one that lowers the mean regret most.
+    """
     kept = list(always) or [int(regret.mean(axis=0).argmin())]
     while len(kept) < limit:
         served = regret[:, kept].min(axis=1)
-        worst = int(served.argmax())
-        if served[worst] <= tolerance:
+        if served.max() <= tolerance:
             break
-        kept.append(int(regret[worst].argmin()))
+        kept.append(int(np.minimum(regret, served[:, None]).mean(axis=0).argmin()))
     return kept

@@ -22,6 +22,10 @@ _VECTOR_OPS = {"norm": ("norm",), "residual": ("residual",), "ffn_hidden": ("act
 """Elementwise operators of a lowered network whose traffic follows a vector group."""
 
 
+_UNLIMITED = 1e9
+"""Operations per byte of a machine on which only bytes count."""
+
+
 @dataclass(frozen=True)
 class Load:
     """One machine and one step on it: how much work meets a byte of memory bandwidth."""
@@ -38,11 +42,16 @@ class Load:
 
 
 def representative_loads() -> tuple[Load, ...]:
-    """Decode from one user to large batches and prefill, on machines rich and poor in compute and vector lanes."""
+    """
+    Decode from one user to large batches and prefill, on machines rich and poor in compute and vector lanes.
+
+    The last two are machines that only memory limits: their cost is the bytes that weights and cache occupy.
+    """
     decode = [(float(batch), float(batch), s) for batch in (1, 16, 128, 512) for s in (1e3, 16e3)]
-    machines = itertools.product((100.0, 400.0), (2.0, 16.0))
+    machines = [*itertools.product((100.0, 400.0), (2.0, 16.0)), (200.0, 0.2)]
     steps = [*decode, (2048.0, 1.0, 2048.0)]
-    return tuple(Load(*step, *machine) for machine in machines for step in steps)
+    full = [Load(256.0, 256.0, context, _UNLIMITED, _UNLIMITED) for context in (1e2, 4e3)]
+    return (*(Load(*step, *machine) for machine in machines for step in steps), *full)
 
 
 def choice_costs(network: LoweredNetwork, groups: Sequence[ChoiceGroup], loads: Sequence[Load]) -> list[FloatArray]:
