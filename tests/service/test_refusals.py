@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,3 +112,12 @@ def fill(path: Path) -> None:
                 ballast.write(b"\0" * 4096)
         except OSError:
             return
+
+
+def test_the_command_line_passes_a_refusal_on(tmp_path: Path) -> None:
+    url = f"postgresql://chipfit@127.0.0.1:{free_port()}/none"
+    command = [sys.executable, "-m", "service.cli", "worker", "--database-url", url]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert len(ended.stderr.splitlines()) == 1
