@@ -19,7 +19,10 @@ LINEAR_MODULES = (
 )  # fmt: skip
 """Matrix products inside the layers; a recipe that says `linears` means all of them."""
 
-GEMM_MODULES = (*LINEAR_MODULES, "moe_gate", "output_head", "embedding", "patch_embedding")
+STATE_MODULES = ("state_in", "state_out")
+"""Projections around a recurrent state: their error was never measured, so no group of a recipe holds them."""
+
+GEMM_MODULES = (*LINEAR_MODULES, *STATE_MODULES, "moe_gate", "output_head", "embedding", "patch_embedding")
 """Modules that own weights. `embedding` is looked up, never multiplied, so only its storage counts."""
 
 VECTOR_MODULES = ("query", "scores", "probabilities", "norm", "ffn_hidden", "residual")
@@ -228,7 +231,7 @@ def _rate(designs: object, rate_class: str) -> FloatArray:
 
 def _filled(modules: tuple[str, ...], stated: Mapping[str, str]) -> Mapping[str, str]:
     """bf16 for every module, then groups, then single modules."""
-    groups = {"linears": LINEAR_MODULES, "all": tuple(m for m in modules if m != "moe_gate")}
+    groups = {"linears": LINEAR_MODULES, "all": tuple(m for m in modules if m not in ("moe_gate", *STATE_MODULES))}
     filled = dict.fromkeys(modules, "bf16")
     for key in sorted(stated, key=lambda key: (key not in groups, key != "all")):
         require_known("module", key, (*groups, *modules))

@@ -139,7 +139,8 @@ class _Frame:
         padded = np.ceil(layer.group_channels / vector) * vector
         depth = layer.window * np.where(self.im2col | layer.is_matrix, layer.group_channels, padded)
         rows = self.images * layer.out_pixels
-        read = np.where(self.im2col, rows * layer.window, np.minimum(self.images * layer.in_pixels, rows * layer.window))
+        windows = rows * layer.window
+        read = np.where(self.im2col, windows, np.minimum(self.images * layer.in_pixels, windows))
         yield term(
             f"convolution_{position}", "gemm", layer.module, multiplied,
             m=rows, n=layer.out_c / layer.groups, k=depth,
@@ -158,7 +159,8 @@ class _Frame:
 
     def _moving_terms(self, position: int, layer: _Layer, count: float, activation: FloatArray) -> Iterator[Term]:
         """Kernels beside the GEMM: depthwise on the lanes, the expansion of im2col, pooling."""
-        inputs, outputs = (self.images * p * c for p, c in ((layer.in_pixels, layer.in_c), (layer.out_pixels, layer.out_c)))
+        inputs = self.images * layer.in_pixels * layer.in_c
+        outputs = self.images * layer.out_pixels * layer.out_c
         if layer.on_lanes:
             yield term(
                 f"depthwise_{position}", "vector", "activation", np.where(self.im2col, 0.0, count),

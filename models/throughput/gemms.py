@@ -94,5 +94,6 @@ def _formats(scenario: GemmListScenario, mixes: np.ndarray, format_name: str) ->
 def _operand_bytes(each: Term) -> FloatArray:
     """Operands and result of one GEMM, by alternative [B]."""
     c = each.columns
-    sizes = c["n"] * c["k"] * c["weight_bytes"] + c["m"] * c["k"] * c["input_bytes"] + c["m"] * c["n"] * c["output_bytes"]
+    m, n, k = c["m"], c["n"], c["k"]
+    sizes = n * k * c["weight_bytes"] + m * k * c["input_bytes"] + m * n * c["output_bytes"]
     return np.asarray((sizes * c["instances"])[each.index])

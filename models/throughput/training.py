@@ -117,7 +117,8 @@ class _Frame:
 
     def gemm_terms(self) -> Iterator[Term]:
         """Matrix products of all passes."""
-        weights = np.array([sum(g.n * g.k * g.batch * g.count for g in s.gemms if g.part == "forward") for s in self.steps])
+        forward = [[g for g in step.gemms if g.part == "forward"] for step in self.steps]
+        weights = np.array([sum(g.n * g.k * g.batch * g.count for g in gemms) for gemms in forward])
         for i, gemms in enumerate(zip(*[step.gemms for step in self.steps], strict=True)):
             yield self._gemm_term(i, gemms, weights)
 
