@@ -18,8 +18,13 @@ from models.tables import constants
 
 def usable_memory_bytes(designs: DesignBatch) -> FloatArray:
     """Main memory left for weights, activations and cache, shape (n_designs,) [B]."""
+    return designs.memory_capacity_bytes * usable_memory_fraction()
+
+
+def usable_memory_fraction() -> float:
+    """Share of main memory that weights, activations and cache can fill [1]."""
     c = constants("serving")
-    return designs.memory_capacity_bytes * c["addressable_memory_fraction"] * c["memory_utilization_fraction"]
+    return c["addressable_memory_fraction"] * c["memory_utilization_fraction"]
 
 
 def weight_bytes_per_chip(network: LoweredNetwork, degrees: Sequence[int], mixes: Sequence[PrecisionMix]) -> FloatArray:
@@ -36,15 +41,18 @@ def degrees_that_fit(scenario: ServingScenario) -> list[int]:
     """
     Return the tensor-parallel degrees worth trying.
 
-    Those inside a node, without the ones whose weights the largest memory cannot hold in the leanest mix; degrees of
-    whole nodes only where no degree inside a node fits. All degrees where nothing fits, so that the excess shows, and
-    where the largest memory is not known.
+    Those inside a node under which the largest memory holds a sequence in some mix; degrees of whole nodes only where
+    no degree inside a node does. All degrees where none does, so that the excess shows, and where the largest memory
+    is not known.
     """
     degrees = tensor_parallel_degrees(scenario)
     if scenario.largest_memory_bytes is None:
         return degrees
-    weights = weight_bytes_per_chip(scenario.network, degrees, scenario.mixes).min(axis=1)
-    fitting = [t for t, stored in zip(degrees, weights, strict=True) if stored <= scenario.largest_memory_bytes]
+    weights = weight_bytes_per_chip(scenario.network, degrees, scenario.mixes)
+    tokens = scenario.requests.reserved_tokens
+    sequence = sequence_bytes_per_chip(scenario.network, degrees, scenario.mixes, tokens)
+    held = _sequences_held(scenario.largest_memory_bytes * usable_memory_fraction(), weights, sequence)
+    fitting = [t for t, sequences in zip(degrees, held.max(axis=1), strict=True) if sequences >= 1.0]
     inside = [t for t in fitting if t <= scenario.system.n_chips_per_node]
     return inside or fitting or degrees
 
@@ -93,6 +101,13 @@ def largest_batch(designs: DesignBatch, weight_bytes: FloatArray, sequence_bytes
     array of shape (n_designs, n_alternatives)
         Not rounded; below 1 (or negative) where the network does not fit. [1]
     """
+    return _sequences_held(usable_memory_bytes(designs)[:, None], weight_bytes, sequence_bytes)
+
+
+def _sequences_held(
+    usable_bytes: FloatArray | float, weight_bytes: FloatArray, sequence_bytes: FloatArray
+) -> FloatArray:
+    """Sequences that find room beside weights and activations, not rounded [1]."""
     c = constants("serving")
-    free = usable_memory_bytes(designs)[:, None] - weight_bytes - c["activation_reserve_bytes"]
-    return free * c["kv_pool_fraction"] / np.maximum(sequence_bytes, 1.0)
+    free = usable_bytes - weight_bytes - c["activation_reserve_bytes"]
+    return np.asarray(free * c["kv_pool_fraction"] / np.maximum(sequence_bytes, 1.0))

@@ -7,11 +7,15 @@ from models.architectures import load_network, lower
 from models.hardware.design import concatenate, reference_design, replace
 from models.precision.mix import RECIPES
 from models.serving.capacity import (
+    degrees_that_fit,
     largest_batch,
     sequence_bytes_per_chip,
     usable_memory_bytes,
     weight_bytes_per_chip,
 )
+from models.serving.scenario import System
+from models.tables import constants
+from tests.models.serving_scenarios import scenario
 
 BF16, W4A16, KV8 = RECIPES["bf16"], RECIPES["w4a16"], RECIPES["fp8_kv8"]
 
@@ -64,9 +68,11 @@ def test_a_window_bounds_the_cache():
 def test_largest_batch_is_free_memory_over_a_sequence():
     design = replace(reference_design(), memory_capacity_bytes=80.0 * 2**30)
     batch = largest_batch(design, np.array([16e9, 0.0]), np.array([1e8, 1e8]))[0]
-    # 80 GiB x 0.995 x 0.95 less 2 GB of activations, of which the pool takes 0.95
-    free = 80 * 2**30 * 0.995 * 0.95 - 2e9
-    np.testing.assert_allclose(batch, [(free - 16e9) * 0.95 / 1e8, free * 0.95 / 1e8])
+    c = constants("serving")
+    usable = 80 * 2**30 * c["addressable_memory_fraction"] * c["memory_utilization_fraction"]
+    free = usable - c["activation_reserve_bytes"]
+    np.testing.assert_allclose(batch, np.array([(free - 16e9) / 1e8, free / 1e8]) * c["kv_pool_fraction"])
+    assert 0.85 < usable / (80 * 2**30) < 1.0
 
 
 def test_a_network_that_does_not_fit_leaves_no_sequence():
@@ -81,3 +87,26 @@ def test_more_memory_never_holds_less():
     batch = largest_batch(designs, np.array([1e9, 30e9]), np.array([1e7, 1e9]))
     assert (np.diff(batch, axis=0) > 0).all()
     assert (np.diff(usable_memory_bytes(designs)) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "expected"),
+    [
+        (None, [1, 2, 4, 8, 16]),  # nothing is known: all
+        (24, [1, 2, 4, 8]),  # 16 GB of weights fit one chip
+        (16, [2, 4, 8]),  # they fit 16 GiB, but not beside activations
+        (2, [1, 2, 4, 8, 16]),  # nothing fits: all, so that the excess shows
+    ],
+)
+def test_only_degrees_that_hold_a_sequence_are_tried(memory_gib, expected):
+    memory_bytes = None if memory_gib is None else memory_gib * 2.0**30
+    asked = scenario(mixes=("bf16",), system=System(16, 8), largest_memory_bytes=memory_bytes)
+    assert degrees_that_fit(asked) == expected
+
+
+def test_several_nodes_are_tried_where_one_holds_weights_but_no_sequence():
+    # two chips of a node hold 8 GB of weights each in 10 GiB, which activations and a long sequence overfill
+    asked = scenario(mixes=("bf16",), system=System(4, 2), largest_memory_bytes=9.5 * 2.0**30)
+    weights = weight_bytes_per_chip(asked.network, [2], asked.mixes)[0, 0]
+    assert weights < 9.5 * 2**30
+    assert degrees_that_fit(asked) == [4]
