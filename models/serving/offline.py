@@ -64,11 +64,12 @@ def queued_run(
     output_tokens: FloatArray,
     most_sequences: FloatArray,
     tables: FactorTables,
+    reserved_output_fraction: float = 1.0,
 ) -> RunTime:
     """
     Return the run of equal requests that all wait at the start, in continuous batching.
 
-    The batch is what the memory holds with whole lengths reserved. Every pass decodes all its sequences halfway
+    The batch is what the memory holds with the reserved lengths. Every pass decodes all its sequences halfway
     through their answers and computes the prompt tokens that they use up; the last batch is what is left over.
 
     Parameters
@@ -79,13 +80,15 @@ def queued_run(
         Requests of the run, lengths, and the engine's own limit. [1], [tokens], [tokens], [sequences]
     tables : FactorTables
         Shared rows.
+    reserved_output_fraction : float
+        Share of the answer for which memory is set aside at admission. [1]
 
     Returns
     -------
     RunTime
         Infinite time where not one sequence fits.
     """
-    held = sequences_held(engines, prompt_tokens + output_tokens)
+    held = sequences_held(engines, prompt_tokens + reserved_output_fraction * output_tokens)
     batch = np.floor(np.minimum(np.minimum(held, most_sequences), n_requests))
     filled = np.maximum(batch, 1.0)
     full, rest = np.divmod(n_requests, filled)
