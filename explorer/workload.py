@@ -27,6 +27,7 @@ from models.precision.budget import budget_nats, mixes_of_space, recipes_under_b
 from models.precision.error import known_kappa, mix_kl_nats
 from models.precision.mix import RECIPES, PrecisionMix
 from models.serving.scenario import ServingScenario, Slo, System
+from models.serving.steady import require_served
 from models.tables import constants
 from models.workload.distribution import (
     RequestDistribution,
@@ -175,6 +176,8 @@ def read_serving(
 ) -> tuple[ServingScenario, Quality]:
     """A serving scenario with the mixes its quality budget allows (none where it allows none)."""
     network = read_network_of(document.network, f"{pointer}/network")
+    with pointing_at(f"{pointer}/network"):
+        require_served(network)
     requests = read_requests(document.requests, f"{pointer}/requests", document.prefix_hit_fraction, folder)
     with pointing_at(f"{pointer}/requests"):
         _require_context(requests, network)

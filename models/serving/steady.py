@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.architectures.lowered import LoweredNetwork
 from models.checks import FloatArray, IntArray
 from models.evaluation import Figures, ScenarioEvaluation, alternative_windows
 from models.hardware.design import DesignBatch
@@ -85,8 +86,7 @@ def compile_serving(scenario: ServingScenario, degrees: Sequence[int] | None = N
     """
     if not scenario.mixes:
         raise ValueError("a serving scenario needs at least one precision mix")
-    if scenario.network.kind != "decoder":
-        raise ValueError(f"{_NOT_SERVED[scenario.network.kind]}, got network '{scenario.network.name}'")
+    require_served(scenario.network)
     degrees = list(degrees or degrees_that_fit(scenario))
     batches = [b for b in BATCH_GRID if b <= scenario.max_batch]
     choices = alternatives(degrees, len(scenario.mixes), batches)
@@ -112,6 +112,12 @@ _NOT_SERVED = {
     "encoder_decoder": "llm_serving needs a decoder: cross attention over a source (rows 'source') is not served",
 }
 """Kinds of network that are refused, and why."""
+
+
+def require_served(network: LoweredNetwork) -> None:
+    """Refuse, by name, a network that makes no tokens one by one from its own context alone."""
+    if network.kind != "decoder":
+        raise ValueError(f"{_NOT_SERVED[network.kind]}, got network '{network.name}'")
 
 
 def _step_program(scenario: ServingScenario, choices: Alternatives) -> StepProgram:
