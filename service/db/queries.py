@@ -33,7 +33,8 @@ def create_study(session: Session, study_id: str, name: str, document: Document,
     now_s = clock_s(session)
     study = Study(
         id=study_id, name=name, state="queued", attempt=1, enqueued_attempt=0, version=1, document=document,
-        model_version=model_version, chunks_planned=None, chunks_done=0, trials_done=0, feasible_done=0, busy_s=0.0,
+        model_version=model_version, chunks_planned=None, timeout_s=None, chunks_done=0, trials_done=0,
+        feasible_done=0, busy_s=0.0,
         result=None, error=None, created_at_s=now_s, started_at_s=None, finished_at_s=None,
     )  # fmt: skip
     session.add(study)
@@ -101,14 +102,14 @@ def resume_study(session: Session, study_id: str) -> Study:
     return study
 
 
-def begin_attempt(session: Session, study_id: str, attempt: int, chunks_planned: int) -> int | None:
+def begin_attempt(session: Session, study_id: str, attempt: int, chunks_planned: int, timeout_s: float) -> int | None:
     """Mark the attempt as running and return the chunks already done, or None if it must not run."""
     study = _current_attempt(session, study_id, attempt)
     if study is None:
         return None
     if study.state == "queued":
         study.state = "running"
-        study.chunks_planned = chunks_planned
+        study.chunks_planned, study.timeout_s = chunks_planned, timeout_s
         study.started_at_s = study.started_at_s or clock_s(session)
         study.version += 1
         _add_event(session, study, f"running-{attempt}", "state")
@@ -239,11 +240,13 @@ def store_answer(session: Session, key: str, model_version: str, answer: Documen
 
 
 def progress(study: Study) -> Document:
-    """How far a study is, with the time it still needs [s] by the mean pace of its chunks."""
+    """How far a study is, with the search time still to come [s]: by the mean pace of its chunks, or by its limit."""
     planned = study.chunks_planned
     eta_s = None
     if study.state == "running" and study.chunks_done and planned:
         eta_s = study.busy_s / study.chunks_done * max(0, planned - study.chunks_done)
+        if study.timeout_s is not None:
+            eta_s = min(eta_s, max(0.0, study.timeout_s - study.busy_s))
     return {
         "state": study.state, "chunks_done": study.chunks_done, "chunks_planned": planned,
         "trials_done": study.trials_done, "feasible_done": study.feasible_done, "busy_s": study.busy_s, "eta_s": eta_s,

@@ -44,6 +44,7 @@ class Study(Table):
     document: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
     model_version: Mapped[str] = mapped_column(sa.String(40))
     chunks_planned: Mapped[int | None]
+    timeout_s: Mapped[float | None]
     chunks_done: Mapped[int] = mapped_column(default=0)
     trials_done: Mapped[int] = mapped_column(default=0)
     feasible_done: Mapped[int] = mapped_column(default=0)

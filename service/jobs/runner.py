@@ -64,8 +64,9 @@ class StudyRunner:
         """Mark the attempt as running; the answer says at which chunk it begins."""
 
         def act() -> Document:
-            chunks_planned = self.engine.n_chunks(self.problem(study_id))
-            first = self._write(lambda session: queries.begin_attempt(session, study_id, attempt, chunks_planned))
+            problem = self.problem(study_id)
+            chunks, timeout_s = self.engine.n_chunks(problem), self.engine.timeout_s(problem)
+            first = self._write(lambda session: queries.begin_attempt(session, study_id, attempt, chunks, timeout_s))
             return {"state": "stopped"} if first is None else {"state": "running", "chunk": first}
 
         return self._guarded(study_id, attempt, act)

@@ -53,7 +53,7 @@ def test_bulk_insert_of_designs(benchmark: Any, sqlite_database: Database, chunk
 def test_bookkeeping_of_a_chunk(benchmark: Any, sqlite_database: Database, chunk: tuple[list[Any], float]) -> None:
     records, evaluation_s = chunk
     with writing(sqlite_database) as session:
-        queries.begin_attempt(session, "s1", 1, 1_000)
+        queries.begin_attempt(session, "s1", 1, 1_000, 60.0)
     done = iter(range(1_000))
 
     def store() -> None:

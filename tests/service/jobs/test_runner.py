@@ -100,6 +100,16 @@ def test_a_record_that_is_no_json_fails_the_study_and_is_not_stored(database: Da
     assert stored_numbers(database, study_id) == []
 
 
+def test_the_time_to_come_is_at_most_what_the_limit_leaves(database: Database) -> None:
+    study_id = make_study(database, trials=1000, chunk_s=0.05, timeout_s=1.0)
+    runner = runner_on(database)
+    runner.begin(study_id, 1)
+    runner.run_chunk(study_id, 1, 0)
+    with reading(database) as session:
+        progress = queries.progress(queries.get_study(session, study_id))
+    assert progress["eta_s"] == pytest.approx(1.0 - progress["busy_s"])
+
+
 def test_a_deleted_study_stops(database: Database) -> None:
     assert runner_on(database).begin("gone", 1) == {"state": "stopped"}
 

@@ -37,6 +37,7 @@ def upgrade() -> None:
         sa.Column("document", sa.JSON, nullable=False),
         sa.Column("model_version", sa.String(40), nullable=False),
         sa.Column("chunks_planned", sa.Integer),
+        sa.Column("timeout_s", sa.Double),
         sa.Column("chunks_done", sa.Integer, nullable=False),
         sa.Column("trials_done", sa.Integer, nullable=False),
         sa.Column("feasible_done", sa.Integer, nullable=False),
