@@ -61,7 +61,7 @@ def test_states_take_time():
 
 
 def test_an_encoder_is_refused_by_name():
-    with pytest.raises(ValueError, match="an encoder reads its input once and makes no tokens, got network 'bert-base'"):
+    with pytest.raises(ValueError, match="reads its input once and makes no tokens, got network 'bert-base'"):
         compile_serving(with_network(lower(load_network("bert-base"))))
 
 

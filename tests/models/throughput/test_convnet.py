@@ -54,8 +54,8 @@ def test_direct_convolution_reads_its_input_once_and_pads_three_channels_to_a_ve
 
 
 def test_one_by_one_layers_cost_the_same_both_ways():
-    one = np.array([56.0]), np.array([64.0])
-    layers = ConvLayers(("only",), *([one[0]] * 2), *([one[1]] * 2), *[np.array([v]) for v in (1.0, 1, 1, 0, 1, np.nan)])
+    sizes = [np.array([float(v)]) for v in (56, 56, 64, 64, 1, 1, 1, 0, 1, np.nan)]
+    layers = ConvLayers(("only",), *sizes)
     work = compile_convnet(ConvnetScenario("one", layers, 8, (BF16,), System(1, 1)))
     rates = judged(work, reference_design()).units_per_s[0]
     assert rates[DIRECT] == pytest.approx(rates[IM2COL])
