@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 
 from explorer.inner_optimum import InnerOptimum, Operation, inner_optimum, judged_mixes, relative_costs
-from explorer.module_returns import module_resource_return
+from explorer.module_returns import RESOURCES, module_resource_return
 from explorer.objectives import Objective
 from explorer.problem import Problem
 from explorer.records import TrialRecord
 from explorer.space import designs_at, point_of
 from explorer.workload import Quality
 from models.checks import FloatArray
-from models.evaluation import ScenarioEvaluation
 from models.precision.error import mix_kl_nats
 from models.precision.explanation import ModulePrecision, advice, module_amplification, precision_map
 from models.precision.knapsack import cheapest_choices
 from models.precision.mix import GEMM_MODULES, RECIPES, VECTOR_MODULES, PrecisionMix, precision_mix
-from models.serving.capacity import weight_bytes_per_chip
+from models.serving.capacity import largest_batch, sequence_bytes_per_chip, weight_bytes_per_chip
 from models.serving.scenario import ServingScenario
 from models.serving.steady import CompiledServing
 from models.tables import constants
@@ -128,6 +127,7 @@ def _against_bf16(operation: Operation, mix: PrecisionMix) -> dict[str, float]:
     """The whole mix against bf16 everywhere at the same batch and degree."""
     judged = judged_mixes(operation, [RECIPES["bf16"], mix])
     weights = _weight_bytes(operation, [RECIPES["bf16"], mix])
+    held = _largest_batch(operation, [RECIPES["bf16"], mix])
     return {
         "step_time_bf16_s": float(judged.step_s[0, 0]),
         "step_time_s": float(judged.step_s[0, 1]),
@@ -136,21 +136,24 @@ def _against_bf16(operation: Operation, mix: PrecisionMix) -> dict[str, float]:
         "weight_bytes": float(weights[1]),
         "weight_bytes_saved_fraction": float(1.0 - weights[1] / weights[0]),
         "kv_bits_saved_fraction": 1.0 - mix.kv_bits / 16.0,
-        "batch_ratio": float(_largest_batch(judged)[1] / max(_largest_batch(judged)[0], 1e-9)),
+        "batch_ratio": float(held[1] / max(held[0], 1e-9)),
     }
 
 
-def _largest_batch(judged: ScenarioEvaluation) -> FloatArray:
+def _largest_batch(operation: Operation, mixes: list[PrecisionMix]) -> FloatArray:
     """Sequences that memory holds under each mix, shape (n_mixes,) [1]."""
-    batch: FloatArray = judged.choices["batch"][0]
-    return np.asarray(batch / (judged.violations["memory_capacity"][0] + 1.0))
+    network, tokens = operation.scenario.network, operation.scenario.requests.reserved_tokens
+    sequence = sequence_bytes_per_chip(network, [operation.tensor_parallel], mixes, tokens)[0]
+    return np.maximum(largest_batch(operation.designs, _weight_bytes(operation, mixes), sequence)[0], 0.0)
 
 
 def _classes(operation: Operation, mix: PrecisionMix) -> dict[str, Any]:
     """The four classes: amplification high or low x largest resource return high or low, with thresholds."""
     returns = module_resource_return(operation, mix)
     amplification = module_amplification()
-    known = [module for module in amplification if module in returns]
+    known = [row.module for row in precision_map(mix, operation.scenario.network)]
+    # values that no operator of their own moves, such as a residual stream added inside the norm
+    returns |= {module: dict.fromkeys(RESOURCES, 0.0) for module in known if module not in returns}
     largest = [max(returns[module].values()) for module in known]
     thresholds = {
         "amplification_ratio": constants("precision")["high_amplification_ratio"],
@@ -171,7 +174,7 @@ def _classes(operation: Operation, mix: PrecisionMix) -> dict[str, Any]:
             }
             for module, most, text in zip(known, largest, texts, strict=True)
         ],
-        "other_returns": {module: row for module, row in returns.items() if module not in amplification},
+        "other_returns": {module: row for module, row in returns.items() if module not in known},
     }
 
 

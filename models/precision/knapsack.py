@@ -8,7 +8,7 @@ import numpy as np
 
 from models.checks import FloatArray, IntArray, require_finite, require_non_negative
 
-_BLOCK_DESIGNS = 8
+_BLOCK_DESIGNS = 16
 """Designs solved together: more of them share a pass but keep more combinations alive, each for the sake of one."""
 
 
@@ -57,11 +57,14 @@ def cheapest_choices(
     errors = [require_non_negative("error", values, "nat") for values in error]
     _require_shapes(costs, errors)
     n_designs = len(costs[0])
+    order = np.argsort([len(values) for values in errors], kind="stable")  # few combinations until late
+    costs, errors = [costs[i] for i in order], [errors[i] for i in order]
     parts = [
         _cheapest([values[start : start + _BLOCK_DESIGNS] for values in costs], errors, budget * (1.0 + 1e-12))
         for start in range(0, n_designs, _BLOCK_DESIGNS)
     ]
-    return np.concatenate([choice for choice, _ in parts]), np.concatenate([total for _, total in parts])
+    choice = np.concatenate([choice for choice, _ in parts])[:, np.argsort(order)]
+    return choice, np.concatenate([total for _, total in parts])
 
 
 def _cheapest(costs: Sequence[FloatArray], errors: Sequence[FloatArray], allowed: float) -> tuple[IntArray, FloatArray]:
