@@ -144,7 +144,8 @@ def _largest_batch(operation: Operation, mixes: list[PrecisionMix]) -> FloatArra
     """Sequences that memory holds under each mix, shape (n_mixes,) [1]."""
     network, tokens = operation.scenario.network, operation.scenario.requests.reserved_tokens
     sequence = sequence_bytes_per_chip(network, [operation.tensor_parallel], mixes, tokens)[0]
-    return np.maximum(largest_batch(operation.designs, _weight_bytes(operation, mixes), sequence)[0], 0.0)
+    fits = largest_batch(operation.designs, _weight_bytes(operation, mixes), sequence)[0]
+    return np.asarray(np.maximum(fits, 0.0))
 
 
 def _classes(operation: Operation, mix: PrecisionMix) -> dict[str, Any]:

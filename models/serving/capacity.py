@@ -104,6 +104,32 @@ def largest_batch(designs: DesignBatch, weight_bytes: FloatArray, sequence_bytes
     return _sequences_held(usable_memory_bytes(designs)[:, None], weight_bytes, sequence_bytes)
 
 
+def memory_excess_fraction(
+    designs: DesignBatch, weight_bytes: FloatArray, sequence_bytes: FloatArray, batch: FloatArray
+) -> FloatArray:
+    """
+    Return by which share weights, activations and the cache of `batch` sequences exceed the usable memory.
+
+    At most 0 exactly where `batch` is at most `largest_batch`.
+
+    Parameters
+    ----------
+    designs : DesignBatch
+        Of n_designs designs.
+    weight_bytes, sequence_bytes, batch : arrays of shape (n_alternatives,) or (n_designs, n_alternatives)
+        On one chip [B], and sequences of its group [1].
+
+    Returns
+    -------
+    array of shape (n_designs, n_alternatives)
+        [1]
+    """
+    c = constants("serving")
+    cache = batch * np.maximum(sequence_bytes, 1.0) / c["kv_pool_fraction"]
+    needed = weight_bytes + c["activation_reserve_bytes"] + cache
+    return np.asarray(needed / np.maximum(usable_memory_bytes(designs)[:, None], 1.0) - 1.0)
+
+
 def _sequences_held(
     usable_bytes: FloatArray | float, weight_bytes: FloatArray, sequence_bytes: FloatArray
 ) -> FloatArray:

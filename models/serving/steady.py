@@ -15,7 +15,12 @@ from models.hardware.energy import EnergyPerAccess
 from models.operators.factor_tables import FactorTables
 from models.operators.step import StepProgram, run_step
 from models.operators.step_energy import SettledStep, settle
-from models.serving.capacity import degrees_that_fit, largest_batch, sequence_bytes_per_chip, weight_bytes_per_chip
+from models.serving.capacity import (
+    degrees_that_fit,
+    memory_excess_fraction,
+    sequence_bytes_per_chip,
+    weight_bytes_per_chip,
+)
 from models.serving.programs import StepLoad, compile_step
 from models.serving.scenario import (
     BATCH_GRID,
@@ -93,9 +98,7 @@ def compile_serving(scenario: ServingScenario, degrees: Sequence[int] | None = N
     position = {t: i for i, t in enumerate(degrees)}
     degree = np.array([position[int(t)] for t in choices.tensor_parallel])
     weights = weight_bytes_per_chip(scenario.network, degrees, scenario.mixes)
-    sequence = sequence_bytes_per_chip(
-        scenario.network, degrees, scenario.mixes, scenario.requests.reserved_tokens
-    )
+    sequence = sequence_bytes_per_chip(scenario.network, degrees, scenario.mixes, scenario.requests.reserved_tokens)
     return CompiledServing(
         scenario,
         choices,
@@ -211,9 +214,8 @@ def steady_state(
     weight_bytes, sequence_bytes = compiled.weight_bytes, compiled.sequence_bytes
     if alternatives is not None:
         weight_bytes, sequence_bytes = weight_bytes[alternatives], sequence_bytes[alternatives]
-    fits = largest_batch(performance, weight_bytes, sequence_bytes)
     violations = {
-        "memory_capacity": choices.batch / np.maximum(fits, 1e-9) - 1.0,
+        "memory_capacity": memory_excess_fraction(performance, weight_bytes, sequence_bytes, choices.batch),
         "ttft_p95": ttft_s / scenario.slo.ttft_s - 1.0,
         "tpot_p95": tpot_s / scenario.slo.tpot_s - 1.0,
     }

@@ -9,12 +9,14 @@ from models.precision.mix import RECIPES
 from models.serving.capacity import (
     degrees_that_fit,
     largest_batch,
+    memory_excess_fraction,
     sequence_bytes_per_chip,
     usable_memory_bytes,
     weight_bytes_per_chip,
 )
 from models.serving.scenario import System
 from models.tables import constants
+from tests.models.random_designs import random_designs
 from tests.models.serving_scenarios import scenario
 
 BF16, W4A16, KV8 = RECIPES["bf16"], RECIPES["w4a16"], RECIPES["fp8_kv8"]
@@ -110,3 +112,20 @@ def test_several_nodes_are_tried_where_one_holds_weights_but_no_sequence():
     weights = weight_bytes_per_chip(asked.network, [2], asked.mixes)[0, 0]
     assert weights < 9.5 * 2**30
     assert degrees_that_fit(asked) == [4]
+
+
+def test_memory_is_exceeded_exactly_where_the_batch_is_above_the_largest():
+    designs = random_designs(1, 40)
+    weights, sequence = np.array([1e9, 16e9, 16e9, 70e9]), np.array([1e8, 0.0, 3e9, 1e8])
+    held = largest_batch(designs, weights, sequence)
+    for batch in (1.0, 8.0, 100.0):
+        excess = memory_excess_fraction(designs, weights, sequence, np.full(4, batch))
+        np.testing.assert_array_equal(excess <= 0, held >= batch)
+    assert (held >= 8).any() and (held < 8).any()
+
+
+def test_the_excess_is_what_is_needed_over_what_there_is():
+    # 810 GB of weights on one chip of 80 GiB: some ten times its memory, whatever the batch
+    design = replace(reference_design(), memory_capacity_bytes=80.0 * 2**30)
+    excess = memory_excess_fraction(design, np.array([810e9]), np.array([1e8]), np.array([1.0]))
+    assert excess[0, 0] == pytest.approx(812e9 / usable_memory_bytes(design)[0] - 1.0, rel=1e-3)
