@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from models.checks import FloatArray
+from models.checks import FloatArray, IntArray
 from models.fidelity.ranking import ranking_report
 from models.fidelity.report import GroupReport, TableReader, error_statistics
 from models.fidelity.rows import (
@@ -79,9 +79,7 @@ def mlperf_reports(path: Path) -> Iterable[GroupReport]:
     empty = GroupReport(rows.table, "other scenarios", "all", "", "chip_seconds_per_token", "global", rows=0, **rest)  # type: ignore[arg-type]
     work = np.array([f"{e.benchmark}|{e.round}" for e in entries], dtype=np.str_)
     chips: StringArray = np.array([e.chip_id for e in entries], dtype=np.str_)
-    ranking = ranking_report(
-        rows.table, "offline", work, chips, predicted, measured, quantity="chip_seconds_per_token"
-    )
+    ranking = ranking_report(rows.table, "offline", work, chips, predicted, measured, quantity="chip_seconds_per_token")
     return [*reports, empty, ranking]
 
 
@@ -97,7 +95,9 @@ def _entries(rows: MeasuredRows) -> list[Entry]:
     entries = []
     for key in sorted({tuple(str(part) for part in row) for row in keys}):
         own = (keys == np.array(key)).all(axis=1)
-        entries.append(Entry(*key, int(n[own].max()), int(own.sum()), 1.0 / float(np.median(rate[own]))))
+        of_round, benchmark, chip, dtype = key
+        median_s = 1.0 / float(np.median(rate[own]))
+        entries.append(Entry(of_round, benchmark, chip, dtype, int(n[own].max()), int(own.sum()), median_s))
     return entries
 
 
@@ -140,14 +140,14 @@ def _benchmark_seconds(benchmark: str, entries: list[Entry]) -> FloatArray:
     return best
 
 
-def _engines(network: str, formats: list[str], designs: DesignBatch, mix: FloatArray, degree: FloatArray) -> Engines:
+def _engines(network: str, formats: list[str], designs: DesignBatch, mix: IntArray, degree: IntArray) -> Engines:
     ones = np.ones(len(mix))
     return Engines(
         network=lowered(network),
         mixes=tuple(recipe(RECIPE_OF[name]) for name in formats),
         designs=designs,
-        mix=mix.astype(np.int64),
-        tensor_parallel=degree.astype(np.int64),
+        mix=mix,
+        tensor_parallel=degree,
         pipeline_parallel=ones,
         attention_data_parallel=ones,
         decode_on_lanes=0.0 * ones,
@@ -157,18 +157,33 @@ def _engines(network: str, formats: list[str], designs: DesignBatch, mix: FloatA
 
 
 def _report(
-    table: str, key: tuple[str, str, str], entries: list[Entry], predicted: FloatArray, bound: FloatArray, measured: FloatArray
+    table: str,
+    key: tuple[str, str, str],
+    entries: list[Entry],
+    predicted: FloatArray,
+    bound: FloatArray,
+    measured: FloatArray,
 ) -> GroupReport:
     benchmark, chip_id, dtype = key
     own = np.array([(e.benchmark, e.chip_id, e.dtype) == key for e in entries])
     n_rows = sum(e.n_rows for e, mine in zip(entries, own, strict=True) if mine)
     fits = own & np.isfinite(predicted)
-    skipped = [] if fits.any() else [{"reason": "the network does not fit by the model's memory estimate", "rows": n_rows}]
+    skipped = (
+        [] if fits.any() else [{"reason": "the network does not fit by the model's memory estimate", "rows": n_rows}]
+    )
+    statistics = error_statistics(predicted[fits], measured[fits], roofline=bound[fits])
     return GroupReport(
-        table=table, group=benchmark, device=chip_id, dtype=dtype, quantity="chip_seconds_per_token",
-        constants="global", rows=n_rows if fits.any() else 0, skipped=skipped, note=NOTE,
-        **error_statistics(predicted[fits], measured[fits], roofline=bound[fits]),
-    )  # type: ignore[arg-type]  # fmt: skip
+        table=table,
+        group=benchmark,
+        device=chip_id,
+        dtype=dtype,
+        quantity="chip_seconds_per_token",
+        constants="global",
+        rows=n_rows if fits.any() else 0,
+        skipped=skipped,
+        note=NOTE,
+        **statistics,  # type: ignore[arg-type]
+    )
 
 
 TABLES: dict[str, TableReader] = {"mlperf*.csv": mlperf_reports}
