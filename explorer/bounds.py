@@ -139,14 +139,14 @@ class BoxBounds:
     Bounds of boxes, objectives as costs to minimise.
 
     `cost` of shape (n_boxes, n_objectives) is never above the cost of any feasible design and alternative inside,
-    infinite where none can be feasible; `first` and `last` are the window of alternatives that may be feasible;
-    `best` is the alternative with the least bound in the first objective.
+    infinite where none can be feasible; `first` and `last` are the window of alternatives that still matter;
+    `left_out` of shape (n_boxes,) is the least cost in the first objective of a feasible alternative outside it.
     """
 
     cost: FloatArray
     first: IntArray
     last: IntArray
-    best: IntArray
+    left_out: FloatArray
 
 
 def bound_boxes(
@@ -159,14 +159,14 @@ def bound_boxes(
     bound in the first objective reaches `threshold` are left out of the returned windows.
     """
     cost = np.full((boxes.n_boxes, len(objectives)), np.inf)
-    first, last, best = boxes.first.copy(), boxes.last.copy(), boxes.first.copy()
+    first, last, left_out = boxes.first.copy(), boxes.last.copy(), np.full(boxes.n_boxes, np.inf)
     width = boxes.last - boxes.first + 1
     sizes = np.maximum(1, 2 ** np.ceil(np.log2(width)).astype(np.int64))
     for size in np.unique(sizes):
         rows = np.flatnonzero(sizes == size)
         part = _bound_window(problem, boxes.take(rows), int(width[rows].max()), objectives, threshold)
-        cost[rows], first[rows], last[rows], best[rows] = part.cost, part.first, part.last, part.best
-    return BoxBounds(cost, first, last, best)
+        cost[rows], first[rows], last[rows], left_out[rows] = part.cost, part.first, part.last, part.left_out
+    return BoxBounds(cost, first, last, left_out)
 
 
 def corners(problem: Problem, boxes: Boxes) -> tuple[DesignBatch, DesignBatch]:
@@ -205,15 +205,20 @@ def _bound_window(
     """Bounds of boxes whose windows are at most `width` alternatives wide."""
     costs, _, wanted = _window_costs(problem, boxes, width, objectives, SLACK)
     bound = costs.min(axis=1)
-    bound = bound - SLACK * np.abs(np.where(np.isfinite(bound), bound, 0.0))
+    bound = _outward(bound)
     if wanted is None:
-        return BoxBounds(bound, boxes.first, boxes.last, boxes.first)
-    wanted_still = costs[:, :, 0] < threshold
-    place = np.argmax(wanted_still, axis=1), width - 1 - np.argmax(wanted_still[:, ::-1], axis=1)
-    rows = np.arange(boxes.n_boxes)
-    return BoxBounds(
-        bound, wanted[rows, place[0]], wanted[rows, place[1]], wanted[rows, np.argmin(costs[:, :, 0], axis=1)]
-    )
+        return BoxBounds(bound, boxes.first, boxes.last, np.full(boxes.n_boxes, np.inf))
+    matters = costs[:, :, 0] < threshold
+    begin, end = np.argmax(matters, axis=1), width - 1 - np.argmax(matters[:, ::-1], axis=1)
+    rows, places = np.arange(boxes.n_boxes), np.arange(width)
+    outside = (places < begin[:, None]) | (places > end[:, None])
+    left_out = np.where(outside, costs[:, :, 0], np.inf).min(axis=1)
+    return BoxBounds(bound, wanted[rows, begin], wanted[rows, end], _outward(left_out))
+
+
+def _outward(costs: FloatArray) -> FloatArray:
+    """Bounds lowered by the slack; infinite ones stay."""
+    return np.asarray(costs - SLACK * np.abs(np.where(np.isfinite(costs), costs, 0.0)))
 
 
 def _window_costs(

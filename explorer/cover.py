@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from explorer.bounds import Boxes, alternative_costs, alternative_windows, bound_boxes, join, tighten
-from explorer.exact import BATCH_BOXES, DIAGONAL, halves, neighbours, split_axis
+from explorer.exact import BATCH_BOXES, DIAGONAL, NEAR_BATCHES, halves, neighbours, split_axis
 from explorer.pareto import non_dominated
 from explorer.problem import Problem
 from models.checks import BoolArray, FloatArray, IntArray
@@ -65,16 +65,13 @@ class CoverSearch:
         self._axes = np.array([i for i, p in enumerate(space.parameters) if p.ordered and len(p.values) > 1])
         if not len(self._pseudo_cost):
             self._pseudo_cost = np.ones(len(space.parameters))
-        roots = tighten(self.problem, self.roots)
-        self._open, self._bound = self._bounded(roots)
-        order = np.argsort(-self._bound.sum(axis=1) if len(self._bound) else np.zeros(0), kind="stable")
-        self._open, self._bound = self._open.take(order), self._bound[order]
-        self._prune()
+        nothing = np.zeros(0, dtype=np.int64)
+        self._open, self._bound = self.roots.take(nothing), np.zeros((0, len(self.problem.objectives)))
 
     @property
     def n_open(self) -> int:
-        """Boxes not yet covered."""
-        return len(self._bound)
+        """Boxes not yet covered, those not yet bounded included."""
+        return len(self._bound) + self.roots.n_boxes
 
     def advance(self, rounds: int) -> None:
         """Split and bound up to `rounds` batches of boxes."""
@@ -87,7 +84,7 @@ class CoverSearch:
         """Gap at which the archive covers every open box; the target once none is open."""
         if self.complete:
             return self.target_gap
-        if not len(self.archive.cost):
+        if not len(self.archive.cost) or self.roots.n_boxes:
             return np.inf
         worst = self.target_gap
         for start in range(0, len(self._bound), 4096):
@@ -99,7 +96,7 @@ class CoverSearch:
     def _prune(self) -> None:
         keep = ~self.archive.covers(self._bound, self.target_gap)
         self._open, self._bound = self._open.take(keep), self._bound[keep]
-        self.complete = len(self._bound) == 0
+        self.complete = self.n_open == 0
 
     def _bounded(self, boxes: Boxes) -> tuple[Boxes, FloatArray]:
         parts, costs = [], []
@@ -123,7 +120,8 @@ class CoverSearch:
                 return
             self._explored.add(keys[fresh])
             near, own = neighbours(self.problem.space, self.archive.point[fresh]), windows[keys[fresh][-1]]
-            self.offer(near, *[np.full(len(near), end) for end in own])
+            close = np.clip(self.archive.alternative[fresh] + np.array([-NEAR_BATCHES, NEAR_BATCHES]), *own)
+            self.offer(near, *[np.full(len(near), end) for end in close])
             self.offer(np.repeat(near[:1], len(windows), axis=0), windows[:, 0], windows[:, 1])
 
     def _plans(self) -> list[int]:
@@ -131,8 +129,20 @@ class CoverSearch:
         starts = alternative_windows(self.problem)[:, 0]
         return [int(i) for i in np.searchsorted(starts, self.archive.alternative, side="right") - 1]
 
+    def _bound_next_roots(self) -> None:
+        """Bound a batch of boxes that cover the space, the most promising of them to be split first."""
+        some = np.arange(min(BATCH_BOXES, self.roots.n_boxes))
+        boxes, bound = self._bounded(tighten(self.problem, self.roots.take(some)))
+        self.roots = self.roots.take(np.arange(len(some), self.roots.n_boxes))
+        order = np.argsort(-bound.sum(axis=1), kind="stable")
+        self._open, self._bound = join([self._open, boxes.take(order)]), np.concatenate([self._bound, bound[order]])
+        self._prune()
+
     def _round(self) -> None:
         self.polish()
+        if self.roots.n_boxes:
+            self._bound_next_roots()
+            return
         count = min(BATCH_BOXES // 2, len(self._bound))
         parents, parent_bound = self._open.take(np.arange(-count, 0)), self._bound[-count:]
         rest = np.arange(len(self._bound) - count)

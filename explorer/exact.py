@@ -34,10 +34,13 @@ WIDTH_SHARE = 0.1
 MAX_POLISHES = 60
 """Exchanges after which a polish ends even if the last one still improved."""
 
-STARTS_PER_ROUND = 4
+NEAR_BATCHES = 2
+"""Steps of the batch to either side that an exchange of parameters also tries."""
+
+STARTS_PER_ROUND = 1
 """Further local searches in each round."""
 
-STARTS_PER_PLAN = 64
+STARTS_PER_PLAN = 32
 """Boxes of each degree and mix in which a first incumbent is sought."""
 
 DIAGONAL = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -75,16 +78,15 @@ class ExactSearch:
         self._axes = np.array([i for i, p in enumerate(space.parameters) if p.ordered and len(p.values) > 1])
         self._pseudo_cost = np.ones(len(space.parameters))
         self._closed_bound = np.inf
-        roots = tighten(self.problem, root_boxes(self.problem))
-        bounded = self._bounded(roots)
-        self._open, self._cost = bounded
-        self._seek_from_every_plan()
-        self._starts = self._promising_starts()
-        self._prune()
+        self._roots = root_boxes(self.problem)
+        self._open, self._cost = self._roots.take(np.zeros(0, dtype=np.int64)), np.zeros(0)
+        self._starts: list[Boxes] | None = None
 
     @property
     def bound(self) -> float:
         """Cost that no feasible design of the space beats."""
+        if self._roots.n_boxes:
+            return -np.inf
         open_bound = float(self._cost.min()) if len(self._cost) else np.inf
         return min(open_bound, self._closed_bound, self.incumbent.cost)
 
@@ -92,13 +94,13 @@ class ExactSearch:
     def gap(self) -> float:
         """How much better than the incumbent a design could still be, relative to the incumbent."""
         if not np.isfinite(self.incumbent.cost):
-            return np.inf if np.isfinite(self.bound) else 0.0
+            return 0.0 if self.complete else np.inf
         return (self.incumbent.cost - self.bound) / abs(self.incumbent.cost)
 
     @property
     def n_open(self) -> int:
-        """Boxes not yet closed."""
-        return len(self._cost)
+        """Boxes not yet closed, those not yet bounded included."""
+        return len(self._cost) + self._roots.n_boxes
 
     def open_boxes(self) -> tuple[Boxes, FloatArray]:
         """Boxes not yet closed and their bounds, shape (n_open,)."""
@@ -124,7 +126,7 @@ class ExactSearch:
             dropped = self._cost[~keep]
             self._closed_bound = min(self._closed_bound, float(dropped.min()))
             self._open, self._cost = self._open.take(keep), self._cost[keep]
-        self.complete = len(self._cost) == 0
+        self.complete = self.n_open == 0
 
     def _bounded(self, boxes: Boxes) -> tuple[Boxes, FloatArray]:
         """Bound boxes, drop those without a feasible design, narrow the windows of the rest."""
@@ -132,6 +134,7 @@ class ExactSearch:
         for start in range(0, max(boxes.n_boxes, 1), BATCH_BOXES):
             some = boxes.take(np.arange(start, min(start + BATCH_BOXES, boxes.n_boxes)))
             bounds = bound_boxes(self.problem, some, (self.objective,), self._threshold())
+            self._closed_bound = min(self._closed_bound, float(bounds.left_out.min(initial=np.inf)))
             keep = np.isfinite(bounds.cost[:, 0])
             parts.append(dataclasses.replace(some, first=bounds.first, last=bounds.last).take(keep))
             costs.append(bounds.cost[keep, 0])
@@ -140,6 +143,9 @@ class ExactSearch:
 
     def _round(self) -> None:
         """Split the most promising boxes, bound their halves, look for incumbents in the best of them."""
+        if self._roots.n_boxes:
+            self._bound_next_roots()
+            return
         self._polish_next_starts()
         count = min(BATCH_BOXES // 2, len(self._cost))
         chosen = np.argpartition(self._cost, count - 1)[:count] if count < len(self._cost) else np.arange(count)
@@ -156,6 +162,16 @@ class ExactSearch:
         if len(self._cost):
             best = np.argsort(kept, kind="stable")[:64]
             self._seek_incumbent(np.count_nonzero(rest) + best)
+        self._prune()
+
+    def _bound_next_roots(self) -> None:
+        """Bound a batch of boxes that cover the space; after the last one start the local searches."""
+        some = np.arange(min(BATCH_BOXES, self._roots.n_boxes))
+        boxes, cost = self._bounded(tighten(self.problem, self._roots.take(some)))
+        self._roots = self._roots.take(np.arange(len(some), self._roots.n_boxes))
+        self._open, self._cost = join([self._open, boxes]), np.concatenate([self._cost, cost])
+        if not self._roots.n_boxes:
+            self._seek_from_every_plan()
         self._prune()
 
     def _close_points(self, points: Boxes, cost: FloatArray) -> None:
@@ -210,6 +226,8 @@ class ExactSearch:
 
     def _polish_next_starts(self) -> None:
         """Polish the middle of a few more promising boxes: local searches from everywhere, a few in each round."""
+        if self._starts is None:
+            self._starts = self._promising_starts()
         for _ in range(min(STARTS_PER_ROUND, len(self._starts))):
             box = self._starts.pop()
             found = self._best_of((box.low + box.high) // 2, box.first, box.last)
@@ -226,7 +244,7 @@ class ExactSearch:
         places = [boxes.low + np.floor((boxes.high - boxes.low) * place).astype(np.int64) for place in DIAGONAL]
         window = [np.tile(values, len(DIAGONAL)) for values in (boxes.first, boxes.last)]
         found = self._best_of(np.concatenate(places), *window)
-        if found.cost < self.incumbent.cost or (self.rounds == 0 and np.isfinite(found.cost)):
+        if found.cost < self.incumbent.cost or (self._starts is None and np.isfinite(found.cost)):
             found = self._polished(found)
         if found.cost < self.incumbent.cost:
             self.incumbent = found
@@ -246,7 +264,8 @@ class ExactSearch:
             assert best.point is not None
             own = whole[np.searchsorted(whole[:, 0], best.alternative, side="right") - 1]
             near = neighbours(self.problem.space, best.point)
-            found = self._best_of(near, *[np.full(len(near), end) for end in own])
+            close = np.clip(best.alternative + np.array([-NEAR_BATCHES, NEAR_BATCHES]), *own)
+            found = self._best_of(near, *[np.full(len(near), end) for end in close])
             if not found.cost < best.cost:
                 here = np.repeat(best.point[None, :], len(whole), axis=0)
                 found = self._best_of(here, whole[:, 0], whole[:, 1])

@@ -100,7 +100,7 @@ def _owners(compiled: CompiledServing) -> dict[str, dict[str, float]]:
         elif term.kind == "experts":
             share = _EXPERT_SHARES[term.op]
             owners[term.name] = {term.name: share, term.name.replace("_up", "_down"): 1.0 - share}
-        elif term.kind == "vector":
+        elif term.kind in ("vector", "fused"):
             owners[term.name] = {_VECTOR_MODULES.get(term.op, term.op): 1.0}
         else:
             owners[term.name] = {term.name: 1.0}

@@ -76,7 +76,22 @@ def test_the_bound_of_a_point_is_its_own_cost():
     bounds = bound_boxes(SMALL, point_boxes(points, *windows.T), (RATE, ENERGY, COST))
     costs, _ = alternative_costs(SMALL, points, *windows.T, (RATE, ENERGY, COST))
     np.testing.assert_allclose(bounds.cost, costs.min(axis=1), rtol=2e-9)
-    np.testing.assert_array_equal(bounds.best - bounds.first, np.argmin(costs[:, :, 0], axis=1))
+
+
+def test_alternatives_beyond_the_threshold_are_left_out_and_their_best_is_told():
+    points = all_points(SMALL.space)[::7]
+    windows = np.repeat(SMALL.scenarios[0].windows[:1], len(points), axis=0)
+    costs, _ = alternative_costs(SMALL, points, *windows.T, (RATE,))
+    best = costs[:, :, 0].min(axis=1)
+    threshold = float(np.median(best[np.isfinite(best)]))
+    bounds = bound_boxes(SMALL, point_boxes(points, *windows.T), (RATE,), threshold)
+    for row in np.flatnonzero(np.isfinite(best)):
+        places = np.arange(costs.shape[1]) + windows[row, 0]
+        outside = (places < bounds.first[row]) | (places > bounds.last[row])
+        kept, left = costs[row, ~outside, 0], costs[row, outside, 0]
+        assert (left >= threshold - 1e-9 * abs(threshold)).all() or not (kept < threshold).any()
+        if np.isfinite(left).any():
+            np.testing.assert_allclose(bounds.left_out[row], left.min(), rtol=2e-9)
 
 
 def test_costs_of_alternatives_are_those_of_judged_designs():
