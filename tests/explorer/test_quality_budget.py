@@ -10,10 +10,12 @@ from explorer.problem import judge_points
 from explorer.run import explore_study
 from explorer.workload import MAX_MIXES, SEARCHED_RECIPES, read_quality
 from models.architectures import load_network, lower
+from models.hardware.design import reference_design, replace
 from models.precision.budget import mixes_of_space, recipes_under_budget
 from models.precision.error import known_kappa, mix_kl_nats
 from models.precision.formats import number_format
 from models.precision.mix import RECIPES
+from models.serving.capacity import largest_batch
 from models.serving.steady import compile_serving
 from tests.explorer.small_studies import problem_of, study
 
@@ -99,3 +101,14 @@ def test_arrays_without_any_format_of_a_module_are_refused():
 def test_no_mix_within_the_budget_states_the_least_error():
     with pytest.raises(ValueError, match="the least error is"):
         mixes_of_space(1e-9, LLAMA, SETS)
+
+
+def test_narrow_weights_double_what_fits_and_the_batch_that_a_full_memory_holds():
+    compiled = problem_of(study(quality={"no_worse_than": "w8a8_kv8"})).scenarios[0]
+    scenario = dataclasses.replace(compiled.scenario, mixes=(RECIPES["bf16"], RECIPES["fp8"]))
+    wide, narrow = ((compiled := compile_serving(scenario)).choices.mix == i for i in (0, 1))
+    assert compiled.weight_bytes[wide] / compiled.weight_bytes[narrow] == pytest.approx(2.0, rel=1e-2)
+    assert compiled.sequence_bytes[wide] / compiled.sequence_bytes[narrow] == pytest.approx(2.0, rel=1e-2)
+    full = replace(reference_design(), memory_capacity_bytes=24e9)
+    fits = largest_batch(full, compiled.weight_bytes, compiled.sequence_bytes)
+    assert fits[0, narrow].min() > 3 * fits[0, wide].max() > 0
