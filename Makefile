@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: setup weights demo serve test bench lint chaos lock clean
+.PHONY: setup weights demo serve test bench lint accuracy chaos lock clean
 
 setup: .venv/.installed
 
@@ -37,6 +37,10 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Tables of README.md and docs/accuracy.md from the shipped measurements.
+accuracy: setup
+	$(ONE_THREAD) $(BIN)/python -m models.fidelity.accuracy_page
 
 # Thirty kills of servers at random moments on each database; minutes long.
 chaos: setup

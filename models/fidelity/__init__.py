@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from models.fidelity import area, attention, collective, elementwise, gemm, moe, power, quality, reference
+from models.fidelity import (
+    area,
+    attention,
+    collective,
+    elementwise,
+    gemm,
+    mlperf,
+    moe,
+    power,
+    quality,
+    reference,
+    serving,
+)
 from models.fidelity.report import TableReader
 
 FAMILIES: Mapping[str, Mapping[str, TableReader]] = {
@@ -15,6 +27,7 @@ FAMILIES: Mapping[str, Mapping[str, TableReader]] = {
     "collectives": collective.TABLES,
     "area": area.TABLES,
     "power": power.TABLES,
+    "serving": {**serving.TABLES, **mlperf.TABLES},
     "quality": quality.TABLES,
     "systolic": reference.TABLES,
 }

@@ -141,7 +141,7 @@ def _family_table(reports: Iterable[GroupReport]) -> str:
 
 def _chip_table(reports: Sequence[GroupReport]) -> str:
     """Area and power of each chip: given, predicted, error fitted and left out."""
-    chips = [report for report in reports if report.group == PER_CHIP]
+    chips = [report for report in reports if report.group == PER_CHIP and report.measured is not None]
     headings = ("chip", "quantity", "given", "predicted", "left out", "error", "error left out", "inside 90 %")
     return _table(
         headings,
@@ -172,12 +172,11 @@ def _skipped_table(reports: Sequence[GroupReport]) -> str:
     return _table(("table", "why", "rows"), ((*key, str(count)) for key, count in rows.items()), 2)
 
 
-def main(pages: Sequence[str]) -> None:
-    """Rewrite the blocks of the pages, which lie below the working directory by default."""
-    tables = blocks(validate())
-    for page in map(Path, pages or PAGES):
+def rewrite(pages: Iterable[Path], tables: Mapping[str, str]) -> None:
+    """Replace the content of the blocks of files."""
+    for page in pages:
         page.write_text(rewritten(page.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    rewrite(map(Path, sys.argv[1:] or PAGES), blocks(validate()))

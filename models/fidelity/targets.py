@@ -64,7 +64,7 @@ def target_lines(reports: Sequence[GroupReport]) -> list[TargetLine]:
                 rows=sum(report.rows for report in chosen),
                 fitted=error_figure(chosen, row["statistic"]),
                 left_out=error_figure(chosen, row["left_out_statistic"]),
-                roofline=error_figure(chosen, "roofline_mape"),
+                roofline=error_figure(chosen, "roofline_mape" if row["statistic"] == "mape" else ""),
                 fitted_limit=_limit(row["fitted"]),
                 left_out_limit=_limit(row["left_out"]),
                 prototype=row["prototype"],
