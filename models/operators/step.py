@@ -79,6 +79,7 @@ class Term:
       X_quantise_ops per input;
     - vector: elements, bytes_moved, rows, rounding_ops (of all, none where left out);
       fused: elements that a neighbour's kernel treats on their way out, and the bytes_moved that this adds;
+    - epilogue: elements, each treated by one operation of a lane;
     - state: tokens, sequences (whose state is read and written once for every `tokens` of theirs, or once a chunk),
       state_bytes, flop_per_token; `op` is recurrent (token by token, on the lanes) or chunked (on the arrays);
     - collective: n_chips, message_bytes, scale_out (1 where it leaves the node), exposed_fraction (of its time that
@@ -461,6 +462,14 @@ def _fused_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeCl
     )
 
 
+def _epilogue_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+    """One operation of a lane on each element inside another kernel (ReLU, multiply-add): neither start nor traffic."""
+    elements = np.atleast_2d(c["elements"])
+    lanes_per_s = designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
+    time_s, zero = elements / lanes_per_s[:, None], np.zeros_like(elements)
+    return TermActivity(time_s, time_s, zero, {}, zero, elements, zero)
+
+
 def _state_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
     """Recurrent states of a layer: token by token on the lanes, or whole chunks of a prompt on the arrays."""
     flop = np.atleast_2d(c["tokens"] * c["flop_per_token"])
@@ -480,6 +489,7 @@ _RUN: Mapping[str, Callable[[str, Columns, DesignBatch, NativeClasses], TermActi
     "prefill": prefill_activity,
     "vector": _vector_activity,
     "fused": _fused_activity,
+    "epilogue": _epilogue_activity,
     "state": _state_activity,
     "collective": _collective_activity,
     "host": _host_activity,

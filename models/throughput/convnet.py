@@ -65,8 +65,10 @@ def compile_convnet(scenario: ConvnetScenario) -> CompiledWork:
 
     Alternatives are mixes times lowerings. Direct convolution gathers its windows on the way to the arrays, with
     channels padded to whole vectors; layers of one channel a group (depthwise) run on the vector lanes. im2col
-    writes the windows out and reads them back. Activations work on the output on its way out; poolings are kernels
-    of their own. Residual additions are not in layer tables and are left out.
+    writes the windows out and reads them back. Activations are one operation of a lane on each output on its way
+    out; poolings are kernels of their own. No kernel of im2col or pooling was measured: they take the rates of others
+    that compute addresses as they move data (rope) or stream it (residual). Residual additions are not in layer
+    tables and are left out.
 
     Parameters
     ----------
@@ -154,7 +156,7 @@ class _Frame:
             useful_fraction=layer.window * layer.group_channels / depth,
         )  # fmt: skip
         outputs = rows * layer.out_c
-        yield term(f"activation_{position}", "fused", "activation", count, elements=np.full(len(self.mix), outputs))
+        yield term(f"activation_{position}", "epilogue", "relu", count, elements=np.full(len(self.mix), outputs))
         yield from self._moving_terms(position, layer, count, activation)
 
     def _moving_terms(self, position: int, layer: _Layer, count: float, activation: FloatArray) -> Iterator[Term]:
@@ -162,19 +164,22 @@ class _Frame:
         inputs = self.images * layer.in_pixels * layer.in_c
         outputs = self.images * layer.out_pixels * layer.out_c
         if layer.on_lanes:
+            on_lanes = np.where(self.im2col, 0.0, count)
             yield term(
-                f"depthwise_{position}", "vector", "activation", np.where(self.im2col, 0.0, count),
-                elements=outputs * layer.window, bytes_moved=activation * (inputs + outputs), rows=1.0,
+                f"depthwise_{position}", "vector", "residual", on_lanes,
+                elements=outputs, bytes_moved=activation * (inputs + outputs), rows=1.0,
             )  # fmt: skip
+            macs = np.full(len(self.mix), outputs * layer.window)
+            yield term(f"depthwise_macs_{position}", "epilogue", "multiply_add", on_lanes, elements=macs)
         if layer.expanded:
             expanded = self.images * layer.expanded
             yield term(
-                f"im2col_{position}", "vector", "embedding", np.where(self.im2col, count, 0.0),
+                f"im2col_{position}", "vector", "rope", np.where(self.im2col, count, 0.0),
                 elements=expanded, bytes_moved=activation * (inputs + expanded), rows=1.0,
             )  # fmt: skip
         if layer.pooled:
             yield term(
-                f"pooling_{position}", "vector", "embedding", count,
+                f"pooling_{position}", "vector", "residual", count,
                 elements=outputs, bytes_moved=activation * outputs, rows=1.0,
             )  # fmt: skip
 

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.architectures.lowered import AttentionOperator, LoweredNetwork, StateOperator, VectorOperator
-from models.architectures.training import TrainingGemm, TrainingOperator, TrainingStep, training_step
+from models.architectures.training import (
+    TrainingCollective,
+    TrainingGemm,
+    TrainingOperator,
+    TrainingStep,
+    training_step,
+)
 from models.architectures.training_memory import Recompute, TrainingPlan, stored_bits, training_formats
 from models.checks import FloatArray
 from models.hardware.rates import class_code
@@ -31,6 +37,12 @@ WIDE_BITS = 16.0
 
 ACCUMULATIONS = 2.0
 """A weight gradient is added to what earlier microbatches left: read and written."""
+
+PLAIN_BYTES = 2.0
+"""Queries, keys, values and scores are 16 bit."""
+
+SCORE_COPIES = 1e3
+"""Operands of an unfused attention are met once: as many others pass before the same address is used again."""
 
 ADAM_PASSES = 4.0
 """Elements that one update touches on the lanes: gradient, master weight and two moments."""
@@ -137,7 +149,10 @@ class _Frame:
     def operator_terms(self) -> Iterator[Term]:
         """Attention, states and vector work, and the update of the weights."""
         for i, works in enumerate(zip(*[step.operators for step in self.steps], strict=True)):
-            yield _OPERATOR_TERMS[type(works[0].operator)](i, works)
+            if isinstance(works[0].operator, AttentionOperator):
+                yield from _attention_terms(i, works, [plan.fused_attention for plan in self.plans])
+            else:
+                yield _OPERATOR_TERMS[type(works[0].operator)](i, works)
         moved = _column(self.steps, "optimizer_bytes")
         formats = training_formats(self.mix)
         state = (formats.master_weight, formats.first_moment, formats.second_moment)
@@ -155,7 +170,7 @@ class _Frame:
             found = [table.get((op, group)) for table in tables]
             yield from two_level_terms(
                 f"{op}_{group}", SEND.get(op, op), np.array([0.0 if c is None else c.count for c in found]),
-                n_chips=np.array([1.0 if c is None else float(c.n_chips) for c in found]),
+                n_chips=np.array([1.0 if c is None else float(_partners(c)) for c in found]),
                 n_inside=np.array([float(self._inside(plan, group)) for plan in self.plans]),
                 message_bytes=np.array([0.0 if c is None else c.message_bytes for c in found]),
                 exposed_fraction=exposed if group == "data" else 1.0,
@@ -198,12 +213,44 @@ def _gemm_formats(mix: PrecisionMix, gemm: TrainingGemm) -> _GemmFormats:
     )
 
 
-def _attention_term(position: int, works: Sequence[TrainingOperator]) -> Term:
+def _partners(collective: TrainingCollective) -> int:
+    """Chips that meet in one message: a stage sends to the next one only."""
+    return min(collective.n_chips, 2) if collective.op == "send_receive" else collective.n_chips
+
+
+def _attention_terms(position: int, works: Sequence[TrainingOperator], fused: Sequence[bool]) -> Iterator[Term]:
+    """One fused kernel, or where scores leave the chip two batched products with a softmax between them."""
+    counts, flags = _counts(works), np.array(fused)
+    if flags.any():
+        yield _attention_term(position, works, counts * flags)
+    if not flags.all():
+        yield from _unfused_terms(position, works, counts * ~flags)
+
+
+def _unfused_terms(position: int, works: Sequence[TrainingOperator], counts: FloatArray) -> Iterator[Term]:
+    operators = [work.operator for work in works if isinstance(work.operator, AttentionOperator)]
+    name, tokens = f"attention_{works[0].part}_{position}", _column(works, "tokens")
+    heads = _column(works, "sequences") * _column(operators, "n_heads")
+    scores = heads * tokens**2
+    dims = {"scores": float(operators[0].head_dim_qk), "context": float(operators[0].head_dim_v)}
+    for product, n, k in (("scores", tokens, dims["scores"]), ("context", dims["context"], tokens)):
+        yield term(
+            f"{name}_{product}", "gemm", works[0].part, counts, m=tokens, n=n, k=k, instances=heads,
+            weight_bytes=PLAIN_BYTES, input_bytes=PLAIN_BYTES, output_bytes=PLAIN_BYTES,
+            rate_class=float(class_code("bf16")), dequant_ops=0.0, copies=SCORE_COPIES, useful_fraction=1.0,
+        )  # fmt: skip
+    yield term(
+        f"{name}_softmax", "vector", "softmax", counts, elements=scores, bytes_moved=2.0 * PLAIN_BYTES * scores,
+        rows=heads * tokens,
+    )  # fmt: skip
+
+
+def _attention_term(position: int, works: Sequence[TrainingOperator], counts: FloatArray) -> Term:
     operators = [work.operator for work in works if isinstance(work.operator, AttentionOperator)]
     first = operators[0]
     window = first.window_tokens / 2 if first.chunked else first.window_tokens
     return term(
-        f"attention_{works[0].part}_{position}", "prefill", works[0].part, _counts(works),
+        f"attention_{works[0].part}_{position}", "prefill", works[0].part, counts,
         batch=_column(works, "sequences"), tokens=_column(works, "tokens"),
         n_heads=_column(operators, "n_heads"), n_kv_heads=_column(operators, "n_kv_heads"),
         head_dim_qk=float(first.head_dim_qk), head_dim_v=float(first.head_dim_v),
@@ -234,7 +281,7 @@ def _vector_term(position: int, works: Sequence[TrainingOperator]) -> Term:
     )  # fmt: skip
 
 
-_OPERATOR_TERMS = {AttentionOperator: _attention_term, StateOperator: _state_term, VectorOperator: _vector_term}
+_OPERATOR_TERMS = {StateOperator: _state_term, VectorOperator: _vector_term}
 
 
 def _counts(works: Sequence[TrainingOperator]) -> FloatArray:

@@ -67,7 +67,7 @@ def test_a_mixture_is_inspected_scenario_by_scenario_without_searching():
 
 def test_a_malformed_trace_is_refused_with_its_line(tmp_path):
     (tmp_path / "bad.csv").write_text("arrival_s,input_tokens,output_tokens\n0,10,5\n1,ten,5\n")
-    with pytest.raises(StudyError, match="bad.csv line 3"):
+    with pytest.raises(StudyError, match=r"bad\.csv line 3"):
         inspect_file(tmp_path / "bad.csv")
 
 

@@ -67,7 +67,7 @@ def test_an_encoder_is_refused_by_name():
 
 def test_an_encoder_decoder_is_refused_for_its_source():
     network = dataclasses.replace(lower(load_network("bert-base")), kind="encoder_decoder", name="whisper")
-    with pytest.raises(ValueError, match="cross attention over a source .* is not served, got network 'whisper'"):
+    with pytest.raises(ValueError, match=r"cross attention over a source .* is not served, got network 'whisper'"):
         compile_serving(with_network(network))
 
 
