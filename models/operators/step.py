@@ -390,10 +390,13 @@ def _shape_cycles(
 
 def _gemm_dram(columns: Mapping[str, FloatArray], designs: DesignBatch) -> FloatArray:
     """Main-memory traffic of every GEMM column; weights stay resident only where those of a whole step fit."""
-    stored = [columns[name] * columns["instances"] for name in ("weight_bytes", "input_bytes", "output_bytes")]
-    return gemm_dram_bytes(
-        effective_l2_bytes(designs), columns["m"], columns["n"], columns["k"], *stored, copies=columns["copies"]
+    weights, inputs, outputs = (
+        columns[name] * columns["instances"] for name in ("weight_bytes", "input_bytes", "output_bytes")
     )
+    return gemm_dram_bytes(
+        effective_l2_bytes(designs), columns["m"], columns["n"], columns["k"], weights, inputs, outputs,
+        copies=columns["copies"],
+    )  # fmt: skip
 
 
 def _vector_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:

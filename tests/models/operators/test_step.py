@@ -75,6 +75,7 @@ TERMS = {
     "vector": vector("vector", "norm"),
     "vector with overlap": vector("vector", "residual"),
     "fused": vector("fused", "activation"),
+    "epilogue": vector("epilogue", "relu"),
     "state token by token": state("recurrent"),
     "state in chunks": state("chunked"),
     "collective": collective("all_reduce", 0.0),
