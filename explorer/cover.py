@@ -17,6 +17,10 @@ POLISHES_PER_ROUND = 8
 """Members of the archive whose neighbourhood is looked at in each round."""
 
 
+SEEDS_PER_OBJECTIVE = 32
+"""Boxes of each batch of roots, by promise in each objective, from which the archive gets its first members."""
+
+
 @dataclass
 class Archive:
     """Feasible designs at their operating points of which none beats another; costs are minimised."""
@@ -72,6 +76,10 @@ class CoverSearch:
     def n_open(self) -> int:
         """Boxes not yet covered, those not yet bounded included."""
         return len(self._bound) + self.roots.n_boxes
+
+    def open_boxes(self) -> tuple[Boxes, FloatArray]:
+        """Boxes not yet covered and their bounds in the first objective, shape (n_open,)."""
+        return self._open, self._bound[:, 0]
 
     def advance(self, rounds: int) -> None:
         """Split and bound up to `rounds` batches of boxes."""
@@ -135,8 +143,17 @@ class CoverSearch:
         boxes, bound = self._bounded(tighten(self.problem, self.roots.take(some)))
         self.roots = self.roots.take(np.arange(len(some), self.roots.n_boxes))
         order = np.argsort(-bound.sum(axis=1), kind="stable")
+        self._offer_diagonals(boxes, bound)
         self._open, self._bound = join([self._open, boxes.take(order)]), np.concatenate([self._bound, bound[order]])
         self._prune()
+
+    def _offer_diagonals(self, boxes: Boxes, bound: FloatArray) -> None:
+        """Offer designs on the diagonals of the boxes that promise most in each objective."""
+        for column in bound.T:
+            some = boxes.take(np.argsort(column, kind="stable")[:SEEDS_PER_OBJECTIVE])
+            for place in DIAGONAL:
+                middle = some.low + np.floor((some.high - some.low) * place).astype(np.int64)
+                self.offer(middle, some.first, some.last)
 
     def _round(self) -> None:
         self.polish()

@@ -69,7 +69,7 @@ class Proof:
             return
         started = time.perf_counter()
         n = len(self.problem.objectives)
-        turn = self.chunks_done % (n + 1 if n > 1 else 1)
+        turn = (n + self.chunks_done) % (n + 1)
         part = min(pending, key=lambda i: (i - turn) % (n + 1))
         rounds = max(1, BOXES_PER_CHUNK // BATCH_BOXES)
         if part == n:
@@ -110,8 +110,8 @@ class Proof:
         While boxes are open the middle of the best ones, one for each array shape first; then the neighbours of
         the best design, which tell how it would do otherwise.
         """
-        search = next((s for s in self.searches if s.n_open), self.searches[-1])
-        boxes, cost = search.open_boxes()
+        parts = [part for part in (*self.searches, self.cover) if part is not None]
+        boxes, cost = next((part for part in parts if part.open_boxes()[0].n_boxes), parts[-1]).open_boxes()
         if not boxes.n_boxes:
             best = self.incumbents()
             return [(near, -1) for point, _ in best[:1] for near in neighbours(self.problem.space, point)]
