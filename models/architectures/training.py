@@ -189,6 +189,8 @@ def _stage(chip: LoweredNetwork, whole: LoweredNetwork, plan: TrainingPlan) -> L
     share = stage_share(whole.n_layers, plan.pipeline_parallel)
 
     def on_stage(module: str) -> float:
+        if module in FIRST_STAGE_MODULES:
+            return 1.0 if plan.pipeline_parallel == 1 else 0.0
         return 1.0 if module in EDGE_MODULES else share
 
     linears = tuple(replace(linear, count=linear.count * on_stage(linear.module)) for linear in chip.linears)
@@ -209,6 +211,9 @@ def _stage(chip: LoweredNetwork, whole: LoweredNetwork, plan: TrainingPlan) -> L
 
 EDGE_MODULES = frozenset({"output_head", "embedding", "final_norm", "patch_embedding"})
 """Modules outside the layers."""
+
+FIRST_STAGE_MODULES = frozenset({"embedding", "patch_embedding"})
+"""Modules outside the layers that the last stage of a pipeline does not hold."""
 
 
 def _others(chip: LoweredNetwork) -> Iterator[AttentionOperator | StateOperator | VectorOperator]:
@@ -236,13 +241,21 @@ def _operator_passes(
     attends = isinstance(operator, AttentionOperator)
     count = operator.count * passes.n_microbatches
     sequences = float(passes.plan.microbatch_sequences)
-    forward = TrainingOperator("forward", operator, sequences, passes.sequence_tokens, count)
+    forward = TrainingOperator(
+        "forward", operator, sequences, passes.sequence_tokens / _token_split(operator, passes), count
+    )
     yield forward
     repeated = passes.plan.recompute == "full" or (passes.plan.recompute == "selective" and attends)
     if repeated and getattr(operator, "module", "") not in EDGE_MODULES:
         yield replace(forward, part="recompute")
     again = SCORES_AGAIN_RATIO if attends and passes.plan.fused_attention else 0.0
     yield replace(forward, part="backward", work_ratio=BACKWARD_RATIO + again)
+
+
+def _token_split(operator: AttentionOperator | StateOperator | VectorOperator, passes: _Passes) -> float:
+    """Chips over which the tokens of an operator are split: with sequence parallelism norms and residuals are."""
+    whole = isinstance(operator, VectorOperator) and operator.shard == "replicated"
+    return float(passes.plan.tensor_parallel) if whole and passes.plan.sequence_parallel else 1.0
 
 
 def _collectives(
@@ -256,7 +269,8 @@ def _collectives(
         for op in ops:
             yield TrainingCollective(op, "tensor", plan.tensor_parallel, row_bytes, count)
     if plan.pipeline_parallel > 1:
-        sent = row_bytes / (plan.tensor_parallel if plan.sequence_parallel else 1)
+        # every chip of a tensor-parallel group sends its share of the row, which the next stage gathers
+        sent = row_bytes / plan.tensor_parallel
         count = 2.0 * passes.n_microbatches * plan.interleave
         yield TrainingCollective("send_receive", "pipeline", plan.pipeline_parallel, sent, count)
     if plan.data_parallel > 1:
