@@ -128,6 +128,24 @@ def workload(
 
 
 @app.command()
+def bench(
+    processes: Annotated[int, typer.Option(help="Processes that evaluate at the same time.")] = 2,
+    seconds: Annotated[float, typer.Option(help="Time that each process measures.")] = 5.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how many designs are judged per second."""
+    with one_line_errors():
+        from explorer.bench import evaluation_speed
+
+        speed = evaluation_speed(processes, seconds)
+        if as_json:
+            print_json({"evaluation": speed})
+        else:
+            print(f"{speed['designs_per_s']:.0f} designs/s in {processes} processes, each design at"
+                  f" {speed['alternatives_per_design']} alternatives, mixes {', '.join(speed['mixes'])}")  # fmt: skip
+
+
+@app.command()
 def chips(as_json: JsonFlag = False) -> None:
     """List the real chips of the catalogue."""
     with one_line_errors():
