@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -106,8 +107,10 @@ def operating_point(problem: Problem, judgement: Judgement, index: int) -> dict[
 def _serving_point(scenario: ServingScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:
     mix = scenario.mixes[int(choice["mix"])]
     degree = int(choice["tensor_parallel"])
+    n_experts = [linear.n_experts for linear in scenario.network.linears if linear.rows == "routed"]
     return {
         "tensor_parallel": degree,
+        **({"expert_parallel": math.gcd(degree, *n_experts)} if n_experts else {}),
         "data_parallel": scenario.system.n_chips // degree,
         "batch": int(choice["batch"]),
         "scheduling": scenario.scheduling,
