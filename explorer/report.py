@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.bottleneck import bottleneck
 from explorer.pareto import knee, non_dominated
 from explorer.precision_report import precision_report
 from explorer.problem import Problem
@@ -70,7 +71,7 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
         "recommended": None if best is None else point_document(best),
         "pareto": [point_document(record) for record in front],
         "certificate": certificate_of(records),
-        "explanation": {} if best is None else {"precision": precision_report(problem, best)},
+        "explanation": {} if best is None else explanation(problem, best),
         "evaluated": len(records),
         "feasible_designs": sum(r.feasible for r in records),
         "space_designs": problem.space.n_designs,
@@ -79,6 +80,15 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
     if best is None:
         document["binding_limit"] = binding_limit(records)
     return document
+
+
+def explanation(problem: Problem, best: TrialRecord) -> dict[str, Any]:
+    """Why the recommended design does what it does: where its time goes, its formats, what is left of each limit."""
+    return {
+        "bottleneck": bottleneck(problem, best),
+        "precision": precision_report(problem, best),
+        "slack_fractions": {name: -value for name, value in best.excess.items()},
+    }
 
 
 def certificate_of(records: Sequence[TrialRecord]) -> list[dict[str, Any]]:
