@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.document import StudyDocument, StudyError, read_document
+from explorer.objectives import COMBINED, REGRET, Objective
 from explorer.problem import Judgement, Problem, judge_designs, prepare
 from explorer.records import CODES, design_document, metrics_document, operating_point
 from explorer.report import model_version
@@ -58,7 +59,11 @@ def evaluate_document(document: dict[str, Any], folder: Path | None = None) -> d
 
 
 def fitted_to(problem: Problem, designs: DesignBatch) -> Problem:
-    """The problem with plans for the memory of these designs, which need not lie in the study's space."""
+    """
+    The problem for designs that need not lie in the study's space: plans follow their memory.
+
+    A regret is left out: it compares with the best of the space, and would be searched for half a minute.
+    """
     memory_bytes = float(designs.memory_capacity_bytes.max())
     scenarios = tuple(
         compile_scenario(dataclasses.replace(each.scenario, largest_memory_bytes=memory_bytes))
@@ -66,7 +71,8 @@ def fitted_to(problem: Problem, designs: DesignBatch) -> Problem:
         else each
         for each in problem.scenarios
     )
-    return dataclasses.replace(problem, scenarios=scenarios)
+    kept = tuple(each for each in problem.objectives if each.metric != REGRET) or (Objective(COMBINED, True),)
+    return dataclasses.replace(problem, scenarios=scenarios, objectives=kept)
 
 
 def _designs(document: dict[str, Any]) -> DesignBatch:

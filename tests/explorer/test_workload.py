@@ -9,6 +9,7 @@ import yaml
 
 from explorer.bounds import idle_parameters
 from explorer.document import StudyError
+from explorer.evaluation import evaluate_document
 from explorer.exact import ExactSearch
 from explorer.objectives import Objective
 from explorer.problem import judge_points, prepare
@@ -155,6 +156,21 @@ class TestMixtures:
         while not search.complete:
             search.advance(1)
         assert search.incumbent.cost == pytest.approx(judgement.objectives[judgement.feasible, 1].min(), abs=1e-9)
+
+
+def test_a_chip_is_evaluated_on_a_mixture_without_searching_the_space():
+    answer = evaluate_document({"chip": "h100_sxm", "study": mixture()})
+    assert answer["metrics"]["combined_relative_rate"] > 1
+    assert "regret" not in answer["metrics"]
+    assert answer["serves"]
+
+
+@pytest.mark.parametrize("scenario", [VISION, LIST, TRAINING], ids=lambda s: s["kind"])
+def test_the_newer_chip_is_ahead_by_less_than_its_resources_are(scenario):
+    # H100 over A100: 3.2 times the bf16 rate, 6.3 times with fp8, 1.6 times the bandwidth
+    study = of_kind(scenario, system={"n_chips": 16, "n_chips_per_node": 8})
+    a100, h100 = (evaluate_document({"chip": chip, "study": study}) for chip in ("a100_sxm", "h100_sxm"))
+    assert 1.2 < h100["metrics"]["units_per_s"] / a100["metrics"]["units_per_s"] < 6.5
 
 
 def refused(document, folder=None):
