@@ -176,6 +176,14 @@ class WorkloadDocument(_Strict):
 
     scenarios: list[ScenarioDocument] = Field(min_length=1, max_length=16)
 
+    @model_validator(mode="after")
+    def _distinct_names(self) -> WorkloadDocument:
+        names = [each.name for each in self.scenarios]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"scenarios must have names of their own, got '{repeated[0]}' more than once")
+        return self
+
 
 class BudgetDocument(_Strict):
     """Limits of one chip."""
@@ -288,8 +296,8 @@ def _fault(raw: Any, each: Any) -> dict[str, str]:
             node = node[part]
         elif each["type"] != "missing" or part != each["loc"][-1]:
             continue
-        parts.append(str(part))
+        parts.append(str(part).replace("~", "~0").replace("/", "~1"))
     detail = str(each["msg"]).removeprefix("Value error, ")
     if each["type"] == "extra_forbidden":
         detail = "is no known field"
-    return {"pointer": "/" + "/".join(parts), "detail": detail}
+    return {"pointer": "".join(f"/{part}" for part in parts), "detail": detail}

@@ -32,7 +32,8 @@ def explore_study(document: Any, folder: Path | None, report: Report) -> dict[st
     problem = prepare(read_study(document), folder)
     records: list[TrialRecord] = []
     for chunk in range(n_chunks(problem)):
-        if is_finished(problem, records) or time.perf_counter() - started > timeout_s(problem):
+        out_of_time = chunk > 0 and time.perf_counter() - started > timeout_s(problem)
+        if is_finished(problem, records) or out_of_time:
             break
         records += run_chunk(problem, records, chunk)
         report(len(records), n_trials(problem))

@@ -104,9 +104,9 @@ def propose(
         Indices into the space's values; none was judged before, none is repeated.
     """
     rng = np.random.default_rng(seed)
-    sampler = SAMPLERS[name](int(rng.integers(2**31)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = SAMPLERS[name](int(rng.integers(2**31)))
         study = optuna_study(space, objectives, records, sampler)
         asked = [study.ask(distributions(space)).params for _ in range(min(count, space.n_designs - len(records)))]
     seen = {tuple(point_of(space, record.params)) for record in records}

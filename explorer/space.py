@@ -13,10 +13,13 @@ import yaml
 
 from explorer.document import StudyError
 from models.checks import FloatArray, IntArray, UnknownNameError, require_known
-from models.hardware.design import DesignBatch, SecondTier, Stationarity, design_batch
+from models.hardware.design import DesignBatch, MemoryKind, SecondTier, Stationarity, design_batch
 from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes, memory_kind
 
 KIB, MIB = 1024.0, 1024.0**2
+MEMORY_KINDS = [kind.name.lower() for kind in MemoryKind if kind is not MemoryKind.NONE]
+"""Kinds that a searched design may have: without any main memory nothing has a bandwidth."""
+
 RATE_DOUBLING = {"int8": 2.0, "fp8": 2.0, "fp4": 4.0}
 """Rate over bf16 of the formats a searched array may add: it doubles each time the width halves."""
 
@@ -47,7 +50,7 @@ def _number(minimum: float, maximum: float) -> Callable[[Any], float]:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"must be a number, got {value!r}")
         if not minimum <= value <= maximum:
-            raise ValueError(f"must lie between {minimum:g} and {maximum:g}, got {value:g}")
+            raise ValueError(f"must lie between {minimum:g} and {maximum:g}, got {str(value)[:20]}")
         return value
 
     return check
@@ -91,7 +94,7 @@ DECLARED: Mapping[str, _Declaration] = {
     "scratchpad_per_core": _Declaration("KiB", True, _number(1, 2**20)),
     "l2": _Declaration("MiB", True, _number(0, 65_536)),
     "noc_per_core": _Declaration("B/cycle", True, _number(1, 65_536)),
-    "memory_kind": _Declaration("", False, lambda value: memory_kind(str(value)).name.lower()),
+    "memory_kind": _Declaration("", False, _name_of("memory kind", MEMORY_KINDS)),
     "memory_stacks": _Declaration("1", True, _integer(1, 64)),
     "second_tier": _Declaration("", False, _name_of("second tier", [t.name.lower() for t in SecondTier])),
     "scale_up_link": _Declaration("GB/s", True, _number(0, 100_000)),
@@ -156,7 +159,7 @@ def _parameter(name: str, values: Any, faults: list[dict[str, str]]) -> Paramete
     """Check the values of one row; a single value fixes it."""
     declared = DECLARED[name]
     single = not isinstance(values, list) or (
-        name in ("array_shape", "native_formats") and not isinstance(values[0], list)
+        name in ("array_shape", "native_formats") and bool(values) and not isinstance(values[0], list)
     )
     listed = [values] if single else values
     checked: list[Any] = []

@@ -95,14 +95,14 @@ def run_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int) -> list
 
     (But for the wall time in a certificate.)
     """
-    search = problem.document.search
     left = n_trials(problem) - len(past)
     if left <= 0:
         return []
-    if sampler_of(problem) == EXACT:
+    sampler = sampler_of(problem)
+    if sampler == EXACT:
         return _run_exact_chunk(problem, past, chunk, left)
-    count = min(CHUNK_TRIALS, left)
-    points = propose(search.sampler, problem.space, problem.objectives, past, [search.seed, chunk], count)
+    seed = [problem.document.search.seed, chunk]
+    points = propose(sampler, problem.space, problem.objectives, past, seed, min(CHUNK_TRIALS, left))
     return records_of(problem, points, judge_points(problem, points), len(past))
 
 

@@ -199,6 +199,9 @@ def request_moments(distribution: RequestDistribution) -> RequestMoments:
     """
     Return the exact moments of a request distribution.
 
+    The last token of a prompt is always computed, since the first output token follows from it: a prefix hit covers
+    at most the others.
+
     Examples
     --------
     >>> moments = request_moments(request_distribution(1000.0, 100.0, cached_prefix_tokens=400.0))
@@ -206,7 +209,7 @@ def request_moments(distribution: RequestDistribution) -> RequestMoments:
     (600.0, 420000.0, 1050.0)
     """
     w, inputs, outputs = distribution.weight, distribution.input_tokens, distribution.output_tokens
-    cached = distribution.cached_prefix_tokens
+    cached = np.minimum(distribution.cached_prefix_tokens, inputs - 1.0)
     prompt = inputs - cached
     output_mean, prompt_mean = float(w @ outputs), float(w @ prompt)
     pairs = float(w @ (prompt * (cached + prompt / 2)))
@@ -217,7 +220,7 @@ def request_moments(distribution: RequestDistribution) -> RequestMoments:
         prompt_tokens=prompt_mean,
         input_tokens_squared=float(w @ inputs**2),
         prefill_token_pairs=pairs,
-        effective_prompt_tokens=2 * pairs / prompt_mean if prompt_mean > 0 else 0.0,
+        effective_prompt_tokens=2 * pairs / prompt_mean,
         context_tokens=float(w @ (outputs * (inputs + outputs / 2))) / output_mean,
         reserved_tokens=float(w @ (outputs * (inputs + outputs))) / output_mean,
         input_p95_tokens=float(weighted_quantiles(inputs, w, [0.95])[0]),
