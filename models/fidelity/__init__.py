@@ -16,19 +16,30 @@ from models.fidelity import (
     quality,
     reference,
     serving,
+    training_steps,
+    transformer_layer,
+    vllm_requests,
 )
 from models.fidelity.report import TableReader
 
-FAMILIES: Mapping[str, Mapping[str, TableReader]] = {
-    "gemm": gemm.TABLES,
-    "attention": attention.TABLES,
-    "elementwise": elementwise.TABLES,
-    "experts": moe.TABLES,
-    "collectives": collective.TABLES,
-    "area": area.TABLES,
-    "power": power.TABLES,
-    "serving": {**serving.TABLES, **mlperf.TABLES},
-    "quality": quality.TABLES,
-    "systolic": reference.TABLES,
+FAMILIES: Mapping[str, tuple[Mapping[str, TableReader], ...]] = {
+    "gemm": (gemm.TABLES,),
+    "attention": (attention.TABLES,),
+    "elementwise": (elementwise.TABLES,),
+    "experts": (moe.TABLES,),
+    "collectives": (collective.TABLES,),
+    "area": (area.TABLES,),
+    "power": (power.TABLES,),
+    "serving": (
+        serving.TABLES,
+        mlperf.TABLES,
+        vllm_requests.TTFT_TABLES,
+        vllm_requests.TPOT_TABLES,
+        vllm_requests.END_TO_END_TABLES,
+        transformer_layer.TABLES,
+    ),
+    "training": (training_steps.TABLES,),
+    "quality": (quality.TABLES,),
+    "systolic": (reference.TABLES,),
 }
-"""Family of operators or figures -> glob of file names -> reader; a file may have readers in several families."""
+"""Family of operators or figures -> glob of file names -> reader; a file may have several readers."""

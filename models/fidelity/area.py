@@ -94,12 +94,13 @@ def die_block_reports(path: Path) -> Iterable[GroupReport]:
         if len(blocks) < here.sum():
             skipped.append({"reason": "one block with the memory's PHY", "rows": int(here.sum()) - len(blocks)})
         for component, block_mm2, i in blocks:
-            if component not in BLOCKS or block_mm2 <= 0:
-                reason = "counted elsewhere" if block_mm2 <= 0 else f"no such block: {component}"
+            area_mm2 = float(BLOCKS[component](parts, designs)[i]) if component in BLOCKS else 0.0
+            if area_mm2 <= 0 or block_mm2 <= 0:
+                reason = "counted elsewhere" if block_mm2 <= 0 else f"no such block in the model: {component}"
                 skipped.append({"reason": reason, "rows": 1})
                 continue
             measured.append(block_mm2)
-            predicted.append(float(BLOCKS[component](parts, designs)[i]))
+            predicted.append(area_mm2)
         statistics = error_statistics(np.array(predicted), np.array(measured))
         yield GroupReport(
             rows.table, "blocks", device, "", "area", "global", rows=len(measured), skipped=skipped,

@@ -22,6 +22,7 @@ from models.fidelity.rows import (
     chip_id_of_rows,
     designs_of_chips,
     element_bytes,
+    rate_ratio,
     read_measured,
     with_known,
     with_known_devices,
@@ -222,7 +223,7 @@ def prefill_time_s(rows: AttentionRows, values: Mapping[str, float]) -> FloatArr
     fp8 = rows.kv_bytes < 2
     predicted = attention_prefill_time_s(
         rows.designs, rows.batch, rows.tokens, 0.0, rows.n_heads, rows.n_kv_heads, rows.head_dim_qk, rows.head_dim_v,
-        rows.kv_bytes, matrix_rate_ratio=np.where(fp8, rows.designs.fp8_rate_ratio[:, None], 1.0), constants=c,
+        rows.kv_bytes, matrix_rate_ratio=rate_ratio(rows.designs, rows.kv_bytes[:, 0])[:, None], constants=c,
     )  # fmt: skip
     heads = rows.n_heads + values["conversion_kv_fraction"] * 2.0 * rows.n_kv_heads
     elements = rows.batch * rows.tokens * heads * rows.head_dim_qk
@@ -243,9 +244,8 @@ def roofline_s(rows: AttentionRows) -> FloatArray:
     heads = (rows.n_heads, rows.head_dim_qk, rows.head_dim_v)
     flop = attention_flop(rows.batch, queries, keys, *heads)
     moved = attention_bytes(rows.batch, queries, rows.tokens, *heads, rows.kv_bytes, rows.kv_elements)
-    peak = peak_flop_per_s(rows.designs)[:, None] * np.where(
-        (rows.kv_bytes < 2) & ~decode, rows.designs.fp8_rate_ratio[:, None], 1.0
-    )
+    ratio = rate_ratio(rows.designs, rows.kv_bytes[:, 0])[:, None]
+    peak = peak_flop_per_s(rows.designs)[:, None] * np.where(decode, 1.0, ratio)
     return np.asarray(np.maximum(flop / peak, moved / rows.designs.memory_bandwidth_bytes_per_s[:, None])[:, 0])
 
 

@@ -11,7 +11,14 @@ from models.checks import BoolArray, FloatArray
 from models.fidelity.fitting import constants_without, merged_constants
 from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction, with_skipped
 from models.fidelity.report import GroupReport
-from models.fidelity.rows import MeasuredRows, chip_id_of_rows, designs_of_chips, read_measured, with_known_devices
+from models.fidelity.rows import (
+    MeasuredRows,
+    chip_id_of_rows,
+    designs_of_chips,
+    rate_ratio,
+    read_measured,
+    with_known_devices,
+)
 from models.hardware.design import DesignBatch, peak_flop_per_s
 from models.operators.attention import (
     attention_bytes,
@@ -41,7 +48,7 @@ def throughput_reports(path: Path) -> list[GroupReport]:
     measured = np.where(memory, _rate(kept, "memory_gb_per_s", memory) * 1e9, _rate(kept, "tflops", ~memory) * 1e12)
     decode = np.char.find(kept.text("phase"), "decode") >= 0
     fp8 = np.char.startswith(kept.text("dtype"), "FP8")
-    ratio = np.where(fp8, designs.fp8_rate_ratio, 1.0)
+    ratio = rate_ratio(designs, np.where(fp8, 1.0, 2.0))
 
     def predict(values: Mapping[str, float]) -> FloatArray:
         prefill = _prefill_flop_per_s(designs, ratio, values)

@@ -21,6 +21,7 @@ from models.fidelity.rows import (
     chip_id_of_rows,
     designs_of_chips,
     element_bytes,
+    rate_ratio,
     read_measured,
     with_known,
     with_known_devices,
@@ -105,7 +106,7 @@ def aiconfigurator_rows(path: Path) -> ExpertRows:
         routed_choices=rows.number("tokens") * rows.number("topk"),
         gated=np.array([tuple(row) not in ungated for row in sizes]),
         weight_bytes=weight_bytes,
-        rate_ratio=np.where(weight_bytes < 2, designs.fp8_rate_ratio, 1.0),
+        rate_ratio=rate_ratio(designs, weight_bytes),
         measured_s=rows.number("latency_us") * 1e-6,
     )
 
@@ -130,7 +131,7 @@ def infersim_rows(path: Path) -> ExpertRows:
         routed_choices=routed,
         gated=rows.text("op") == "grouped_gemm_up",
         weight_bytes=np.ones(len(rows)),
-        rate_ratio=designs.fp8_rate_ratio,
+        rate_ratio=rate_ratio(designs, np.ones(len(rows))),
         measured_s=rows.number("latency_us") * 1e-6,
     )
 

@@ -15,6 +15,7 @@ from models.fidelity.rows import (
     StringArray,
     chip_id_of_rows,
     designs_of_chips,
+    rate_ratio,
     read_measured,
     with_known,
     with_known_devices,
@@ -168,7 +169,8 @@ def best_shape_share(rows: BestShapeRows, technology: Technology) -> FloatArray:
     for number_format in np.unique(rows.number_format):
         here = rows.number_format == number_format
         mac_j[here] = access.mac_j[str(number_format)][chip[here]]
-        ratio[here] = getattr(rows.designs, f"{number_format}_rate_ratio")[chip[here]]
+        if number_format == "fp8":
+            ratio[here] = rate_ratio(rows.designs, np.ones(rows.designs.n_designs))[chip[here]]
     full_flop_per_s = peak_flop_per_s(rows.designs)[chip] * ratio
     time_s = 2.0 * rows.m * rows.n * rows.k / full_flop_per_s
     moved = c["best_shape_dram_fraction"] * rows.designs.memory_bandwidth_bytes_per_s[chip] * time_s

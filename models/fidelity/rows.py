@@ -197,6 +197,12 @@ def element_bytes(dtypes: StringArray) -> FloatArray:
     return np.array([ELEMENT_BYTES[str(name)] for name in dtypes], dtype=np.float64)
 
 
+def rate_ratio(designs: DesignBatch, bytes_per_element: FloatArray) -> FloatArray:
+    """Return the speed over bf16 of each row's format, shape (n_rows,) [1]; without a native rate bf16 computes it."""
+    native = np.where(designs.fp8_rate_ratio > 0, designs.fp8_rate_ratio, 1.0)
+    return np.where(bytes_per_element < 2, native, 1.0)
+
+
 def _parsed(text: str) -> float:
     try:
         return float(text)

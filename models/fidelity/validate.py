@@ -94,7 +94,8 @@ def readers_of(file_name: str) -> list[tuple[str, TableReader]]:
     plain = file_name.removesuffix(".gz")
     return [
         (family, reader)
-        for family, readers in FAMILIES.items()
+        for family, tables in FAMILIES.items()
+        for readers in tables
         for glob, reader in readers.items()
         if fnmatch.fnmatchcase(plain, glob)
     ]

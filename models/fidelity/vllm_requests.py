@@ -32,6 +32,7 @@ COLUMNS = (
 )  # fmt: skip
 QUANTITIES = {"ttft": "ttft_ms", "tpot": "tpot_ms", "end_to_end": "e2e_ms"}
 """Quantity of a replay -> its column."""
+REPORTED_AS = {"end_to_end": "e2e"}
 SCHEDULED_AHEAD = True
 """vLLM puts the next step together while one runs."""
 MIX = "bf16"
@@ -161,7 +162,7 @@ def _report(setup: Setup, quantity: str) -> GroupReport:
         group=setup.model,
         device=setup.chip_id,
         dtype=MIX,
-        quantity=quantity,
+        quantity=REPORTED_AS.get(quantity, quantity),
         constants="global",
         rows=int(told.sum()),
         skipped=[{"reason": f"no {quantity}: one token, or larger than the memory", "rows": untold}] if untold else [],
