@@ -42,6 +42,8 @@ class Problem:
     limits: Limits
     tables: FactorTables
     proofs: list[object] = field(default_factory=list)
+    folder: Path | None = None
+    """Where trace files named by the study lie."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,11 @@ def _compiled(index: int, scenario: Scenario) -> Compiled:
 
 
 def _mixture(document: StudyDocument, scenarios: tuple[Compiled, ...], tables: FactorTables) -> Mixture:
-    """Weights, and the best rate of each scenario on as many reference chips as the study has."""
+    """
+    Weights, and the best rate of each scenario on as many reference chips as the study has.
+
+    Inside the latency limits, or without them where the reference chip keeps none.
+    """
     weight = np.array([each.weight for each in document.workload.scenarios])
     if len(scenarios) == 1:
         return Mixture(weight, np.ones(1))
@@ -132,7 +138,8 @@ def _mixture(document: StudyDocument, scenarios: tuple[Compiled, ...], tables: F
     for i, (each, scenario) in enumerate(zip(document.workload.scenarios, scenarios, strict=True)):
         chips = chip_designs([each.reference_chip])
         evaluation = evaluate(chips, chips, [scenario], tables)[0]
-        fits = evaluation.violations["memory_capacity"] <= 0
+        keeps = worst_violation(evaluation) <= 0
+        fits = keeps if keeps.any() else evaluation.violations["memory_capacity"] <= 0
         rates.append(float(np.max(np.where(fits, evaluation.units_per_s, 0.0))))
         if not rates[-1]:
             detail = f"must hold the scenario in its memory, {each.reference_chip} does not"

@@ -158,6 +158,13 @@ class TestMixtures:
         assert search.incumbent.cost == pytest.approx(judgement.objectives[judgement.feasible, 1].min(), abs=1e-9)
 
 
+def test_the_reference_chip_itself_has_a_relative_rate_of_one():
+    document = mixture()
+    document["workload"]["scenarios"][1] |= {"slo": {"tpot_p95": "30 ms"}}
+    answer = evaluate_document({"chip": "a100_sxm", "study": document})
+    assert answer["metrics"]["combined_relative_rate"] == pytest.approx(1.0)
+
+
 def test_a_chip_is_evaluated_on_a_mixture_without_searching_the_space():
     answer = evaluate_document({"chip": "h100_sxm", "study": mixture()})
     assert answer["metrics"]["combined_relative_rate"] > 1
