@@ -120,7 +120,7 @@ class Proof:
         _, first = np.unique(boxes.low[order, shape], return_index=True)
         chosen = np.concatenate([order[np.sort(first)], order])
         middle = (boxes.low[chosen] + boxes.high[chosen]) // 2
-        return [(point, int(a)) for point, a in zip(middle, boxes.first[chosen], strict=True)]
+        return [(point, -1) for point in middle]
 
     def certificate(self) -> list[dict[str, Any]]:
         """What is proven: one entry per objective searched, and one for the front."""

@@ -112,13 +112,13 @@ def propose(
     seen = {tuple(point_of(space, record.params)) for record in records}
     points = []
     for params in asked:
-        point = _unseen(np.array([int(v) for v in params.values()]), space, seen, rng)
+        point = unseen(np.array([int(v) for v in params.values()]), space, seen, rng)
         seen.add(tuple(point))
         points.append(point)
     return np.array(points, dtype=np.int64).reshape(len(points), len(space.parameters))
 
 
-def _unseen(point: IntArray, space: Space, seen: set[tuple[int, ...]], rng: np.random.Generator) -> IntArray:
+def unseen(point: IntArray, space: Space, seen: set[tuple[int, ...]], rng: np.random.Generator) -> IntArray:
     """The point itself, or a near one that was not judged yet: ever more parameters are drawn anew."""
     candidate, tries = point, 0
     while tuple(candidate) in seen:

@@ -12,11 +12,12 @@ import numpy as np
 
 from explorer.bounds import is_boundable, require_boundable
 from explorer.document import StudyDocument, StudyError, read_document
+from explorer.nearest import nearest_to_feasible
 from explorer.problem import Problem, judge_points
 from explorer.problem import prepare as prepare_problem
 from explorer.proof import FIRST_PROPOSALS, PROPOSALS_PER_CHUNK, Proof, proof_after
 from explorer.records import TrialRecord, record_from_json, records_of
-from explorer.samplers import AUTO, EXACT, SAMPLER_NAMES, propose
+from explorer.samplers import AUTO, EXACT, SAMPLER_NAMES, propose, unseen
 from explorer.space import point_of
 from models.checks import IntArray, UnknownNameError, require_known
 
@@ -80,7 +81,7 @@ def sampler_of(problem: Problem) -> str:
 def n_chunks(problem: Problem) -> int:
     """Chunks that the study's trials make at most."""
     if sampler_of(problem) == EXACT:
-        return max(1, n_trials(problem) - min(FIRST_PROPOSALS, n_trials(problem)) + 1)
+        return n_trials(problem)
     return math.ceil(n_trials(problem) / CHUNK_TRIALS)
 
 
@@ -125,25 +126,36 @@ def _proposals(
     """New designs worth a trial: incumbents first, then (to begin with, or to fill up) promising ones."""
     seen = {tuple(point_of(problem.space, record.params)) for record in past}
     wanted = list(proof.incumbents())
+    if proof.complete and not wanted:
+        wanted = _samples(problem)
     if chunk == 0 or proof.complete:
         wanted += proof.fillers()
-    if chunk == 0 and not wanted:
-        wanted = _samples(problem)
     chosen: list[tuple[IntArray, int]] = []
     for point, alternative in wanted:
         if len(chosen) < limit and tuple(point) not in seen:
             seen.add(tuple(point))
             chosen.append((point, alternative))
-    if not chosen and not proof.complete:
-        chosen = [next((p, a) for p, a in proof.fillers() if tuple(p) not in seen)]
+    if not chosen:
+        chosen = [_further(problem, proof, seen, chunk)]
     return np.array([p for p, _ in chosen]), np.array([a for _, a in chosen])
 
 
+def _further(problem: Problem, proof: Proof, seen: set[tuple[int, ...]], chunk: int) -> tuple[IntArray, int]:
+    """One more new design, so that every chunk has a trial that carries its certificate."""
+    for point, alternative in proof.fillers():
+        if tuple(point) not in seen:
+            return point, alternative
+    rng = np.random.default_rng([problem.document.search.seed, chunk])
+    return unseen(rng.integers(0, problem.space.sizes), problem.space, seen, rng), -1
+
+
 def _samples(problem: Problem) -> list[tuple[IntArray, int]]:
-    """The cheapest corner of the space and random designs: where nothing is feasible they tell what binds."""
+    """Designs that tell what binds where nothing is feasible: the nearest found, the cheapest corner, random ones."""
     rng = np.random.default_rng(problem.document.search.seed)
-    points = rng.integers(0, problem.space.sizes, size=(FIRST_PROPOSALS - 1, len(problem.space.parameters)))
-    return [(point, -1) for point in (np.zeros(len(problem.space.parameters), dtype=np.int64), *points)]
+    n_parameters = len(problem.space.parameters)
+    points = rng.integers(0, problem.space.sizes, size=(FIRST_PROPOSALS - 2, n_parameters))
+    points = np.concatenate([np.zeros((1, n_parameters), dtype=np.int64), points])
+    return [(point, -1) for point in (nearest_to_feasible(problem, points), *points)]
 
 
 def is_finished(problem: Problem, past: Sequence[TrialRecord]) -> bool:

@@ -210,8 +210,8 @@ def request_moments(distribution: RequestDistribution) -> RequestMoments:
     """
     w, inputs, outputs = distribution.weight, distribution.input_tokens, distribution.output_tokens
     cached = np.minimum(distribution.cached_prefix_tokens, inputs - 1.0)
-    prompt = inputs - cached
-    output_mean, prompt_mean = float(w @ outputs), float(w @ prompt)
+    prompt = np.maximum(inputs - cached, 1.0)
+    output_mean, prompt_mean = float(w @ outputs), max(float(w @ prompt), 1.0)
     pairs = float(w @ (prompt * (cached + prompt / 2)))
     return RequestMoments(
         input_tokens=float(w @ inputs),
