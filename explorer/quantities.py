@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import pint
 from pydantic import BeforeValidator, Field
 
-_AREA = re.compile(r"\b([munpck]?m)([23])\b")
-_WRITTEN = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?\s*([A-Za-zµ][A-Za-z0-9/ µ]*)?\s*|nan.*|[-+]?inf.*")
+_AREA = re.compile(r"(?<![A-Za-zµ])([munpckµ]?m)([23])\b")
+_NUMBER = r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?|nan|inf)"
+_UNIT = r"[A-Za-zµ]+(\^?[23])?"
+_WRITTEN = re.compile(rf"{_NUMBER}\s*({_UNIT})?(\s*/\s*{_UNIT})*")
 _LONGEST = 40
 
 
@@ -41,7 +43,7 @@ def parse_quantity(value: Any, unit: str, example: str) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, str):
         raise ValueError(f"must carry a unit, such as '{example}', got {value!r}")
-    if len(value) > _LONGEST or not _WRITTEN.fullmatch(value.strip().replace("1 /", "1/")):
+    if len(value) > _LONGEST or not _WRITTEN.fullmatch(value.strip()):
         raise ValueError(f"must be a number with a unit, such as '{example}', got {value[:_LONGEST]!r}")
     registry = unit_registry()
     try:
