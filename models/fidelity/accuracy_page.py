@@ -118,6 +118,7 @@ COLUMNS: Mapping[str, Callable[[GroupReport], str]] = {
     "tau": lambda report: "" if report.kendall_tau is None else f"{report.kendall_tau:.2f}",
     "pairs in order": lambda report: _percent(report.concordance),
     "inside 90 %": lambda report: _percent(report.interval_coverage, 0),
+    "factor": lambda report: "" if report.interval_width is None else f"{1 + report.interval_width:.2f}",
 }
 """Heading -> text of a group; a column that no group fills is left out."""
 
