@@ -10,6 +10,7 @@ import numpy as np
 
 from explorer.document import StudyDocument, StudyError, read_document
 from explorer.objectives import COMBINED, REGRET, Objective
+from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.problem import Judgement, Problem, judge_designs, prepare
 from explorer.records import CODES, design_document, metrics_document, operating_point
 from explorer.report import model_version
@@ -20,6 +21,8 @@ from models.hardware.catalog import chip, chip_designs
 from models.hardware.design import DESIGN_FIELDS, DesignBatch, design_batch
 from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes
 from models.serving.steady import CompiledServing
+from models.workload.presets import find_trace
+from models.workload.requests import Requests
 
 CHIP_LIMITS = ("area", "unit_cost", "memory_stacks", "reticle", "memory_edge", "tdp")
 """Limits of a budget that do not ask whether a chip can do the work."""
@@ -32,7 +35,8 @@ def evaluate_document(document: dict[str, Any], folder: Path | None = None) -> d
     Parameters
     ----------
     document : dict
-        {chip: id} or {design: {...}}, and {study: a study document}, whose space and search are not used.
+        {chip: id} or {design: {...}}, and {study: a study document}, whose space and search are not used; with
+        {replay: true} the study's arrivals are replayed, with {replay: name} a trace at its own times.
     folder : Path, optional
         Where trace files named by the study lie.
 
@@ -43,7 +47,7 @@ def evaluate_document(document: dict[str, Any], folder: Path | None = None) -> d
     """
     if not isinstance(document, dict) or not isinstance(document.get("study"), dict):
         raise StudyError([{"pointer": "/study", "detail": "must be a study document"}])
-    unknown = set(document) - {"chip", "design", "study"}
+    unknown = set(document) - {"chip", "design", "study", "replay"}
     if unknown:
         raise StudyError([{"pointer": f"/{name}", "detail": "is no known field"} for name in sorted(unknown)])
     if ("chip" in document) == ("design" in document):
@@ -55,7 +59,32 @@ def evaluate_document(document: dict[str, Any], folder: Path | None = None) -> d
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
     problem = fitted_to(problem, designs)
-    return judgement_document(problem, judge_designs(problem, designs), document.get("chip"))
+    trace = _replayed_trace(problem, document.get("replay", False), folder)
+    judgement = judge_designs(problem, designs)
+    answer = judgement_document(problem, judgement, document.get("chip"))
+    if document.get("replay", False):
+        points = [answer["operating_point"]]
+        answer["percentiles"] = design_percentiles(problem, designs, points, trace)[0]
+    return answer
+
+
+def _replayed_trace(problem: Problem, asked: Any, folder: Path | None) -> Requests | None:
+    """The trace to replay, or None for the study's own arrivals."""
+    served = any(isinstance(each, CompiledServing) for each in problem.scenarios)
+    if asked and not served:
+        raise StudyError([{"pointer": "/replay", "detail": "needs a scenario of kind llm_serving"}])
+    if isinstance(asked, str):
+        with pointing_at("/replay"):
+            trace = find_trace(asked, folder)
+            if trace.arrival_s is None:
+                raise ValueError(f"trace '{asked}' must have arrivals to be replayed at its own times")
+            return trace
+    if not isinstance(asked, bool):
+        raise StudyError([{"pointer": "/replay", "detail": f"must be true or the name of a trace, got {asked!r}"}])
+    if asked and not states_arrivals(problem):
+        detail = "needs arrivals in the study (a load, a rate, or a trace's own times), or the name of a trace"
+        raise StudyError([{"pointer": "/replay", "detail": detail}])
+    return None
 
 
 def fitted_to(problem: Problem, designs: DesignBatch) -> Problem:

@@ -12,9 +12,11 @@ import numpy as np
 
 from explorer.bottleneck import bottleneck
 from explorer.pareto import knee, non_dominated
+from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.precision_report import precision_report
 from explorer.problem import Problem
 from explorer.records import TrialRecord
+from explorer.space import designs_at, point_of
 from models.checks import FloatArray
 
 
@@ -45,15 +47,26 @@ def recommended_of(problem: Problem, front: Sequence[TrialRecord]) -> TrialRecor
     return front[knee(costs_of(problem, front))] if front else None
 
 
-def point_document(record: TrialRecord) -> dict[str, Any]:
-    """One design of the answer."""
-    return {
+def point_document(record: TrialRecord, percentiles: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One design of the answer; `percentiles` only where requests were replayed."""
+    document = {
         "trial": record.number,
         "params": record.params,
         "design": record.design,
         "operating_point": record.operating_point,
         "metrics": record.metrics,
     }
+    return document if percentiles is None else document | {"percentiles": percentiles}
+
+
+def percentiles_of(problem: Problem, records: Sequence[TrialRecord]) -> list[dict[str, Any] | None]:
+    """Replayed percentiles of trials at their operating points, None where no scenario states arrivals."""
+    if not records or not states_arrivals(problem):
+        return [None] * len(records)
+    points = np.array([point_of(problem.space, record.params) for record in records])
+    document = problem.document
+    designs = designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
+    return design_percentiles(problem, designs, [record.operating_point for record in records])
 
 
 def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[str, Any]:
@@ -64,12 +77,16 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
     """
     front = front_of(problem, records)
     best = recommended_of(problem, front)
+    points = {
+        record.number: point_document(record, percentiles)
+        for record, percentiles in zip(front, percentiles_of(problem, front), strict=True)
+    }
     document: dict[str, Any] = {
         "study": problem.document.model_dump(mode="json", by_alias=True, exclude_none=True),
         "study_hash": study_hash(problem),
         "feasible": best is not None,
-        "recommended": None if best is None else point_document(best),
-        "pareto": [point_document(record) for record in front],
+        "recommended": None if best is None else points[best.number],
+        "pareto": list(points.values()),
         "certificate": certificate_of(records),
         "explanation": {} if best is None else explanation(problem, best),
         "evaluated": len(records),

@@ -86,7 +86,7 @@ def read_requests(
 ) -> RequestDistribution:
     """The request lengths a scenario states, prefix hits included."""
     with pointing_at(f"{pointer}/{_source_of(document)}"):
-        source = _request_source(document, folder)
+        source = request_source(document, folder)
         distribution = _as_distribution(source)
         return distribution if prefix_hit_fraction is None else with_prefix_hits(distribution, prefix_hit_fraction)
 
@@ -96,7 +96,8 @@ def _source_of(document: RequestsDocument) -> str:
     return given[0] if given else "input"
 
 
-def _request_source(document: RequestsDocument, folder: Path | None) -> Requests | RequestFormula | RequestDistribution:
+def request_source(document: RequestsDocument, folder: Path | None) -> Requests | RequestFormula | RequestDistribution:
+    """The trace, formula or table of sizes that a scenario names."""
     if document.preset is not None:
         return preset(document.preset)
     if document.trace is not None:

@@ -100,6 +100,9 @@ def _write_result(folder: Path, result: dict[str, Any]) -> None:
 def evaluate(
     design: Annotated[str, typer.Argument(help="Chip of the catalogue, or a design file (YAML).")],
     workload: Annotated[Path, typer.Argument(help="Study document whose workload and system are used.")],
+    replay: Annotated[
+        str | None, typer.Option(help="Trace to replay at its own times, or 'study' for the study's arrivals.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Judge one design or real chip on a workload."""
@@ -109,6 +112,8 @@ def evaluate(
         from service.tables import print_evaluation
 
         document = chip_or_design(design, Path()) | {"study": read_yaml(workload)}
+        if replay is not None:
+            document["replay"] = True if replay == "study" else replay
         result = evaluate_document(document, workload.parent)
         print_json(result) if as_json else print_evaluation(result)
 

@@ -85,6 +85,9 @@ def _point_table(point: Mapping[str, Any]) -> Table:
     for name, value in point["metrics"].items():
         if isinstance(value, float):
             table.add_row(_heading(name), _value(name, value))
+    for name, value in point.get("percentiles", {}).items():
+        if isinstance(value, bool | float | str):
+            table.add_row(f"replayed {name}", f"{value:.4g}" if isinstance(value, float) else str(value))
     return table
 
 

@@ -1,0 +1,219 @@
+"""Latency percentiles of designs: their requests replayed through the engine that each one is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from explorer.document import ServingDocument, SloDocument
+from explorer.problem import Problem
+from explorer.workload import request_source
+from models.hardware.design import DesignBatch, take
+from models.operators.factor_tables import FactorTables
+from models.serving.design_step import EngineOperation, engine_limits, engine_step_times
+from models.serving.engine_step import BatchLimits, StepTime, sustainable_rate_per_s
+from models.serving.goodput import goodput_rate
+from models.serving.replay import replay, replay_summary
+from models.serving.scenario import ServingScenario
+from models.serving.steady import CompiledServing
+from models.tables import constants
+from models.workload.arrivals import Arrivals
+from models.workload.distribution import observed_distribution, request_moments
+from models.workload.offered import offered_requests
+from models.workload.requests import Requests
+
+DRAWN = 4000
+"""Requests drawn for each group of chips where a study has no trace."""
+MOST_STEPS = 2_000_000
+"""Steps at which a replay that never ends stops; the percentiles then count what has waited so far."""
+GOODPUT_DRAWN = 1000
+"""Requests of them that a goodput is found with; a trace is replayed whole."""
+GOODPUT_TOLERANCE = 0.05
+LOWEST_LOAD = 0.05
+"""Load at which limits that are broken already count as out of reach."""
+SEED = 0
+SHOWN = tuple(
+    f"{name}_{at}" for name in ("ttft", "tpot", "end_to_end") for at in ("p50_s", "p95_s", "p99_s", "jitter_ratio")
+)
+"""Keys of `replay_summary` that belong to a design's percentiles."""
+
+
+def design_percentiles(
+    problem: Problem, designs: DesignBatch, points: Sequence[Mapping[str, Any]], trace: Requests | None = None
+) -> list[dict[str, Any] | None]:
+    """
+    Return the replayed percentiles of each design at its operating point.
+
+    The requests of the whole system are dealt in turn to its groups of chips, one of which is replayed.
+
+    Parameters
+    ----------
+    problem : Problem
+    designs : DesignBatch
+        Of n_designs designs.
+    points : sequence of n_designs mappings
+        Operating points as a trial records them.
+    trace : Requests, optional
+        Replayed at its own times instead of the study's requests and arrivals.
+
+    Returns
+    -------
+    list
+        One document a design, by scenario where there are several; None where no scenario states arrivals.
+    """
+    several = len(problem.scenarios) > 1
+    found: list[dict[str, Any]] = [{} for _ in points]
+    for compiled, document in zip(problem.scenarios, problem.document.workload.scenarios, strict=True):
+        if not isinstance(compiled, CompiledServing) or not isinstance(document, ServingDocument):
+            continue
+        offer = _offer(document, problem, trace)
+        if offer is None:
+            continue
+        own = [point[compiled.scenario.name] if several else point for point in points]
+        for of_design, values in zip(found, _scenario(compiled.scenario, offer, designs, own), strict=True):
+            of_design |= {compiled.scenario.name: values} if several else values
+    return [each or None for each in found]
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """What a scenario sends, when, and the limits its latencies must keep."""
+
+    source: Any
+    arrivals: Arrivals
+    prefix_hit_fraction: float | None
+    slo: Mapping[str, float]
+
+
+def states_arrivals(problem: Problem) -> bool:
+    """Whether some serving scenario of a study says when its requests come."""
+    served = [each for each in problem.document.workload.scenarios if isinstance(each, ServingDocument)]
+    return any(_arrivals(each) is not None for each in served)
+
+
+def _arrivals(document: ServingDocument) -> Arrivals | None:
+    stated = document.arrivals
+    from_trace = stated.source == "trace"
+    if stated.load is None and stated.rate is None and not from_trace:
+        return None
+    return Arrivals(rate_per_s=stated.rate, load=stated.load, cv=stated.cv, from_trace=from_trace)
+
+
+def _offer(document: ServingDocument, problem: Problem, trace: Requests | None) -> _Offer | None:
+    slo = _limits(document.slo)
+    if trace is not None:
+        return _Offer(trace, Arrivals(from_trace=True), None, slo)
+    arrivals = _arrivals(document)
+    if arrivals is None:
+        return None
+    source = request_source(document.requests, problem.folder)
+    return _Offer(source, arrivals, document.prefix_hit_fraction, slo)
+
+
+def _limits(document: SloDocument) -> dict[str, float]:
+    return {f"{name}_s": value for name, value in document.model_dump(exclude_none=True).items()}
+
+
+def _scenario(
+    scenario: ServingScenario, offer: _Offer, designs: DesignBatch, points: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Designs that share degree and mix are compiled together, then replayed one by one."""
+    mixes = {mix.name: mix for mix in scenario.mixes}
+    keys = [(int(point["tensor_parallel"]), str(point["precision_mix"])) for point in points]
+    moments = request_moments(observed_distribution(offer.source)) if isinstance(offer.source, Requests) else None
+    found: list[dict[str, Any]] = [{} for _ in points]
+    tables = FactorTables()
+    for degree, name in sorted(set(keys)):
+        own = [i for i, key in enumerate(keys) if key == (degree, name)]
+        operation = EngineOperation(
+            scenario.network, mixes[name], degree, moments or scenario.requests, scenario.step_overhead_s,
+            scenario.routing_skew,
+        )  # fmt: skip
+        group, n_groups = take(designs, own), scenario.system.n_chips // degree
+        steps = engine_step_times(operation, group, tables)
+        for i, step, held in zip(own, steps, _held_tokens(scenario, operation, group), strict=True):
+            limits = _limits_of(scenario, int(points[i]["batch"]), held)
+            found[i] = _replayed(offer, step, limits, n_groups)
+    return found
+
+
+def _held_tokens(scenario: ServingScenario, operation: EngineOperation, designs: DesignBatch) -> list[float]:
+    held = engine_limits(operation, designs, token_budget=1, max_sequences=1, scheduling=scenario.scheduling)
+    return [each.kv_capacity_tokens for each in held]
+
+
+def _limits_of(scenario: ServingScenario, batch: int, held_tokens: float) -> BatchLimits:
+    budget = max(int(constants("serving")["token_budget_tokens"]), batch)
+    return BatchLimits(budget, batch, held_tokens, scenario.scheduling)
+
+
+def _replayed(offer: _Offer, step: StepTime, limits: BatchLimits, n_groups: int) -> dict[str, Any]:
+    """Percentiles, load, sustainable rate and goodput of one design; rates are those of the whole system."""
+    whole = _dealt(_drawn(offer, 1.0, n_groups), n_groups)
+    engine_rate = sustainable_rate_per_s(whole, step, limits)
+    if engine_rate == 0:
+        return {"saturated": True, "stopped_at": "kv_capacity_tokens", "sustainable_requests_per_s": 0.0}
+    requests = _dealt(_drawn(offer, engine_rate * n_groups, n_groups), n_groups)
+    result = replay(requests, step, limits, max_steps=MOST_STEPS)
+    summary = replay_summary(result)
+    document = {name: summary[name] for name in SHOWN}
+    document |= {
+        "inter_token_jitter_ratio": summary["inter_token_jitter_ratio"],
+        "load": summary["load"],
+        "saturated": summary["saturated"],
+        "stopped_at": summary["stopped_at"],
+        "requests_per_s": None if result.rate_per_s is None else result.rate_per_s * n_groups,
+        "sustainable_requests_per_s": result.sustainable_rate_per_s * n_groups,
+        "output_tokens_per_s": result.output_tokens_per_s * n_groups,
+        "replayed_requests": requests.n,
+    }
+    return document | _goodput(offer, requests, step, limits, n_groups)
+
+
+def _goodput(offer: _Offer, requests: Requests, step: StepTime, limits: BatchLimits, n_groups: int) -> dict[str, Any]:
+    """The largest rate that keeps every stated limit, nothing where none is stated."""
+    if not offer.slo or requests.arrival_s is None:
+        return {}
+    if not offer.arrivals.from_trace:
+        requests = _first(requests, GOODPUT_DRAWN)
+    best = goodput_rate(
+        requests, step, limits, offer.slo, tolerance_fraction=GOODPUT_TOLERANCE, lowest_load=LOWEST_LOAD
+    )
+    return {
+        "goodput_requests_per_s": best.rate_per_s * n_groups,
+        "goodput_output_tokens_per_s": best.output_tokens_per_s * n_groups,
+        "goodput_binding": best.binding,
+        "slo_feasible": best.feasible,
+        "slo_excess_fraction": max(best.excess_ratio - 1.0, 0.0) if np.isfinite(best.excess_ratio) else None,
+    }
+
+
+def _drawn(offer: _Offer, sustainable_per_s: float, n_groups: int) -> Requests:
+    """The offered requests of the whole system, prefix hits included."""
+    requests = offered_requests(offer.source, offer.arrivals, sustainable_per_s, n=DRAWN * n_groups, seed=SEED)
+    if offer.prefix_hit_fraction is None:
+        return requests
+    cached = np.floor(offer.prefix_hit_fraction * requests.input_tokens)
+    return dataclasses.replace(requests, cached_prefix_tokens=cached)
+
+
+def _dealt(requests: Requests, n_groups: int) -> Requests:
+    """What one of equal groups of chips gets where requests are dealt in turn."""
+    return requests if n_groups == 1 else _some(requests, slice(None, None, n_groups))
+
+
+def _first(requests: Requests, n: int) -> Requests:
+    return _some(requests, slice(0, n))
+
+
+def _some(requests: Requests, which: slice) -> Requests:
+    return Requests(
+        arrival_s=None if requests.arrival_s is None else requests.arrival_s[which],
+        input_tokens=requests.input_tokens[which],
+        output_tokens=requests.output_tokens[which],
+        cached_prefix_tokens=requests.cached_prefix_tokens[which],
+    )
