@@ -13,7 +13,7 @@ from explorer.pareto import non_dominated
 from explorer.problem import Problem
 from models.checks import BoolArray, FloatArray, IntArray
 
-POLISHES_PER_ROUND = 8
+POLISHES_PER_ROUND = 3
 """Members of the archive whose neighbourhood is looked at in each round."""
 
 

@@ -14,7 +14,7 @@ from explorer.exact import BATCH_BOXES, ExactSearch, neighbours
 from explorer.problem import Problem
 from models.checks import IntArray
 
-BOXES_PER_CHUNK = 16_384
+BOXES_PER_CHUNK = 4_096
 """Boxes bounded in one chunk: about a second of work, the longest a cancellation waits."""
 
 FIRST_PROPOSALS = 20

@@ -35,12 +35,22 @@ def print_result(result: Mapping[str, Any], console: Console | None = None) -> N
     out.print("[bold]Recommended[/bold]")
     out.print(_point_table(result["recommended"]))
     for entry in result["certificate"]:
-        out.print(
-            f"Certificate: no design is better in {entry['metric']} than {entry['bound']:.6g}"
-            f" (gap {entry['gap']:.2%}, {entry['boxes']} boxes, {entry['wall_s']:.1f} s)"
-        )
+        out.print(_certificate_line(entry))
     if result["explanation"].get("summary"):
         out.print(result["explanation"]["summary"])
+
+
+def _certificate_line(entry: Mapping[str, Any]) -> str:
+    """One line on what is proven of an objective or of the front."""
+    effort = f"{entry['boxes']} boxes, {entry['wall_s']:.1f} s"
+    if entry["gap"] is None:
+        return f"Certificate: nothing is proven of {entry['metric']} yet ({effort})"
+    if entry["bound"] is None:
+        return f"Certificate: no design beats the front by more than {entry['gap']:.2%} in every objective ({effort})"
+    return (
+        f"Certificate: no design is better in {entry['metric']} than {entry['bound']:.6g}"
+        f" (gap {entry['gap']:.2%}, {effort})"
+    )
 
 
 def _front_table(front: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -> Table:

@@ -261,8 +261,14 @@ def kernel_start_cycles(designs: DesignBatch, constants: GemmConstants | None = 
 
 
 def effective_l2_bytes(designs: DesignBatch) -> FloatArray:
-    """Shared buffer that distinct data can use: halves that each hold a copy count once, shape (n_designs,) [B]."""
-    return np.asarray(designs.l2_bytes / designs.l2_halves)
+    """
+    Return the on-chip memory that distinct data can use between two trips to main memory, shape (n_designs,) [B].
+
+    The shared buffer, of which halves that each hold a copy count once; or where it is larger, as on chips without
+    one, the half of all scratchpads that does not stage the operands of running tiles.
+    """
+    scratchpads = 0.5 * designs.n_cores * designs.scratchpad_bytes_per_core
+    return np.asarray(np.maximum(designs.l2_bytes / designs.l2_halves, scratchpads))
 
 
 def droop_slowdown(issued_power_over_cap: FloatArray) -> FloatArray:

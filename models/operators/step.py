@@ -52,7 +52,7 @@ CYCLE_FIELDS = (
     "array_m", "array_n", "array_k", "arrays_per_core", "n_cores", "scratchpad_bytes_per_core",
     "noc_bytes_per_cycle_per_core", "stationarity", "array_groups", "bulk_async_copy",
 )  # fmt: skip
-CACHE_FIELDS = ("l2_bytes", "l2_halves")
+CACHE_FIELDS = ("l2_bytes", "l2_halves", "n_cores", "scratchpad_bytes_per_core")
 
 
 

@@ -72,7 +72,7 @@ def test_a_budget_below_the_widest_formats_is_refused_with_the_least_error():
         inner_optimum(operation(), 1e-9)
 
 
-def test_choosing_among_all_combinations_takes_less_than_a_fifth_of_an_evaluation():
+def test_share_of_choosing_among_all_combinations_in_an_evaluation(benchmark):
     """Of 64 designs not met before: the dynamic program over a million mixes each, against degrees, batches and six."""
     found = inner_optimum(operation(), BUDGET)
     assert np.prod([float(len(group.choices)) for group in found.changes.groups]) > 1e6
@@ -84,8 +84,8 @@ def test_choosing_among_all_combinations_takes_less_than_a_fifth_of_an_evaluatio
     base, rng = found.single_costs[0], np.random.default_rng(0)
     cost = base + (found.single_costs - base) * rng.uniform(0.5, 2.0, (64, len(found.single_costs)))
     evaluated_s = _shortest_s(lambda: evaluate(designs, designs, [compiled], FactorTables()))
-    chosen_s = _shortest_s(lambda: best_mixes(found.changes, cost, BUDGET))
-    assert chosen_s < 0.2 * evaluated_s
+    benchmark(lambda: best_mixes(found.changes, cost, BUDGET))
+    benchmark.extra_info["share_of_evaluation_fraction"] = benchmark.stats.stats.min / evaluated_s
 
 
 def _shortest_s(action):
