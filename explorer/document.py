@@ -205,6 +205,9 @@ class SystemDocument(_Strict):
 
     n_chips: int = Field(1, ge=1, le=65_536)
     n_chips_per_node: int | None = Field(None, ge=1, le=65_536)
+    host_sharing_exponent: float | None = Field(
+        None, ge=0, le=4, description="x of the host's link rate, (n/2)^-x where n chips share it"
+    )
 
     @model_validator(mode="after")
     def _whole_nodes(self) -> SystemDocument:

@@ -131,7 +131,7 @@ def _scenario(
         own = [i for i, key in enumerate(keys) if key == (degree, name)]
         operation = EngineOperation(
             scenario.network, mixes[name], degree, moments or scenario.requests, scenario.step_overhead_s,
-            scenario.routing_skew,
+            scenario.routing_skew, scenario.system.n_chips_per_node, scenario.system.host_sharing_exponent,
         )  # fmt: skip
         group, n_groups = take(designs, own), scenario.system.n_chips // degree
         steps = engine_step_times(operation, group, tables)

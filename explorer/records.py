@@ -12,7 +12,7 @@ import numpy as np
 from explorer.problem import Judgement, Problem, judged_metrics, violated_limit
 from explorer.space import values_at
 from explorer.workload import Quality
-from models.checks import IntArray
+from models.checks import FloatArray, IntArray
 from models.hardware.design import (
     DESIGN_FIELDS,
     CoreControl,
@@ -20,9 +20,12 @@ from models.hardware.design import (
     MemoryKind,
     SecondTier,
     Stationarity,
+    take,
 )
 from models.precision.mix import PrecisionMix
+from models.serving.capacity import CAPACITY_CRITICAL_FRACTION, free_memory_fraction
 from models.serving.scenario import ServingScenario
+from models.serving.steady import CompiledServing
 from models.throughput.convnet import FIRST, INNER, LAST, LOWERINGS
 from models.throughput.scenario import ConvnetScenario, GemmListScenario, TrainingScenario
 
@@ -98,10 +101,20 @@ def design_document(designs: DesignBatch, index: int) -> dict[str, Any]:
 def operating_point(problem: Problem, judgement: Judgement, index: int) -> dict[str, Any]:
     """The inner choices of one design: plan, batch, formats, by scenario where there are several."""
     points = {}
-    for scenario, quality, evaluation in zip(problem.scenarios, problem.qualities, judgement.evaluations, strict=True):
+    parts = zip(problem.scenarios, problem.qualities, judgement.evaluations, judgement.chosen, strict=True)
+    for compiled, quality, evaluation, chosen in parts:
         choice = {name: values[index, 0] for name, values in evaluation.choices.items()}
-        points[scenario.name] = _DESCRIBED[evaluation.kind](scenario.scenario, quality, choice)
+        points[compiled.name] = _DESCRIBED[evaluation.kind](compiled.scenario, quality, choice)
+        if isinstance(compiled, CompiledServing):
+            weight_bytes = compiled.weight_bytes[[int(chosen[index])]]
+            points[compiled.name] |= _memory_point(take(judgement.designs, [index]), weight_bytes)
     return points if len(points) > 1 else next(iter(points.values()))
+
+
+def _memory_point(design: DesignBatch, weight_bytes: FloatArray) -> dict[str, Any]:
+    """How much room the weights leave, and whether so little that the batch hangs on a small difference."""
+    free = float(free_memory_fraction(design, weight_bytes)[0, 0])
+    return {"free_memory_fraction": free, "capacity_critical": free < CAPACITY_CRITICAL_FRACTION}
 
 
 def _serving_point(scenario: ServingScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:

@@ -162,7 +162,8 @@ def native_sets(space: Space) -> list[tuple[str, ...]]:
 
 def read_system(document: SystemDocument) -> System:
     """Chips and how many share a node; one node where nothing is said."""
-    return System(document.n_chips, document.n_chips_per_node or document.n_chips)
+    node = document.n_chips_per_node or document.n_chips
+    return System(document.n_chips, node, document.host_sharing_exponent)
 
 
 def _read_slo(document: SloDocument) -> Slo:

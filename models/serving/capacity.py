@@ -15,6 +15,9 @@ from models.serving.programs import STATE_BYTES
 from models.serving.scenario import ServingScenario, tensor_parallel_degrees
 from models.tables import constants
 
+CAPACITY_CRITICAL_FRACTION = 0.1
+"""Share of free memory below which one GB of memory estimate changes the batch by a third and more."""
+
 
 def usable_memory_bytes(designs: DesignBatch) -> FloatArray:
     """Main memory left for weights, activations and cache, shape (n_designs,) [B]."""
@@ -83,6 +86,16 @@ def sequence_bytes_per_chip(
         state_bytes = sum(s.count * s.state_elements for s in cut.states) * STATE_BYTES
         table[i] = [elements * mix.kv_bits / 8.0 + state_bytes for mix in mixes]
     return table
+
+
+def free_memory_fraction(designs: DesignBatch, weight_bytes: FloatArray) -> FloatArray:
+    """
+    Return the share of the usable memory that weights and reserve leave, shape (n_designs, n_alternatives) [1].
+
+    Below `CAPACITY_CRITICAL_FRACTION` the batch follows from a small difference of large numbers.
+    """
+    taken = weight_bytes + constants("serving")["activation_reserve_bytes"]
+    return np.asarray(1.0 - taken / usable_memory_bytes(designs)[:, None])
 
 
 def largest_batch(designs: DesignBatch, weight_bytes: FloatArray, sequence_bytes: FloatArray) -> FloatArray:

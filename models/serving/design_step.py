@@ -17,6 +17,7 @@ from models.operators.step_energy import settle
 from models.precision.mix import PrecisionMix
 from models.serving.capacity import largest_batch, sequence_bytes_per_chip, weight_bytes_per_chip
 from models.serving.engine_step import BatchLimits, StepTime
+from models.serving.engine_terms import EngineTraits
 from models.serving.programs import StepLoad, compile_step
 from models.serving.scenario import Alternatives, Scheduling
 from models.workload.distribution import RequestMoments
@@ -39,6 +40,10 @@ class EngineOperation:
     requests: RequestMoments
     step_overhead_s: float
     routing_skew: float = 0.0
+    n_chips_per_node: int | None = None
+    """Chips that share scale-up links; None for all of the group."""
+    host_sharing_exponent: float | None = None
+    """How the host's links collapse where chips without links of their own share them; None for an unknown host."""
 
 
 def engine_step_times(
@@ -136,8 +141,10 @@ def _settled_s(
     degree, mix = np.full(n, operation.tensor_parallel), np.zeros(n, dtype=np.int64)
     choices = Alternatives(degree, mix, load.tokens)
     program: StepProgram = compile_step(
-        operation.network, [operation.mix], choices, load, overhead_s=0.0, routing_skew=operation.routing_skew
-    )
+        operation.network, [operation.mix], choices, load, overhead_s=0.0, routing_skew=operation.routing_skew,
+        n_chips_per_node=operation.n_chips_per_node,
+        traits=EngineTraits(host_sharing_exponent=operation.host_sharing_exponent),
+    )  # fmt: skip
     activity = run_step(program, designs, tables)
     return settle(activity, access, designs.tdp_w, access.static_w).time_s
 

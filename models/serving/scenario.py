@@ -33,6 +33,8 @@ class System:
 
     n_chips: int
     n_chips_per_node: int
+    host_sharing_exponent: float | None = None
+    """How the host's links collapse where chips without links of their own share them; None for an unknown host."""
 
     @property
     def n_nodes(self) -> int:

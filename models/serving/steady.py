@@ -21,6 +21,7 @@ from models.serving.capacity import (
     sequence_bytes_per_chip,
     weight_bytes_per_chip,
 )
+from models.serving.engine_terms import EngineTraits
 from models.serving.programs import StepLoad, compile_step
 from models.serving.scenario import (
     BATCH_GRID,
@@ -140,6 +141,7 @@ def _step_program(scenario: ServingScenario, choices: Alternatives) -> StepProgr
         scenario.network, scenario.mixes, choices, load,
         overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
         n_chips_per_node=scenario.system.n_chips_per_node,
+        traits=EngineTraits(host_sharing_exponent=scenario.system.host_sharing_exponent),
     )  # fmt: skip
 
 
@@ -161,6 +163,7 @@ def _prompt_program(scenario: ServingScenario, degrees: Sequence[int]) -> StepPr
         scenario.network, scenario.mixes, twice, load,
         overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
         n_chips_per_node=scenario.system.n_chips_per_node,
+        traits=EngineTraits(host_sharing_exponent=scenario.system.host_sharing_exponent),
     )  # fmt: skip
 
 
