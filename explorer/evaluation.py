@@ -24,6 +24,9 @@ from models.serving.steady import CompiledServing
 from models.workload.presets import find_trace
 from models.workload.requests import Requests
 
+LARGEST_NUMBER = 1e30
+"""Beyond this no design parameter means anything, and products of some would be infinite."""
+
 CHIP_LIMITS = ("area", "unit_cost", "memory_stacks", "reticle", "memory_edge", "tdp")
 """Limits of a budget that do not ask whether a chip can do the work."""
 
@@ -141,6 +144,10 @@ def _number(name: str, value: Any) -> float:
         return float(members[require_known(name.replace("_", " "), value, members)])
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"must be a number [{DESIGN_FIELDS[name].metadata['unit']}], got {value!r}")
+    if name in CODES and value not in list(CODES[name]):
+        raise ValueError(f"must be a name or code of {CODES[name].__name__}, got {value!r}")
+    if abs(value) > LARGEST_NUMBER:
+        raise ValueError(f"must be at most {LARGEST_NUMBER:g}, got {str(value)[:20]}")
     return float(value)
 
 
