@@ -35,6 +35,8 @@ QUANTITIES = {"ttft": "ttft_ms", "tpot": "tpot_ms", "end_to_end": "e2e_ms"}
 REPORTED_AS = {"end_to_end": "e2e"}
 SCHEDULED_AHEAD = True
 """vLLM puts the next step together while one runs."""
+RESERVED_OUTPUT_FRACTION = 0.5
+"""vLLM sets no memory aside for answers: those that run are half done on average."""
 MIX = "bf16"
 """Formats of all logged runs."""
 
@@ -128,7 +130,9 @@ def replayed(setup: Setup) -> tuple[Replay, Replay]:
     limits = engine_limits(
         setup.operation, setup.designs, token_budget=setup.token_budget, max_sequences=setup.max_sequences
     )[0]
-    limits = dataclasses.replace(limits, scheduled_ahead=SCHEDULED_AHEAD)
+    limits = dataclasses.replace(
+        limits, scheduled_ahead=SCHEDULED_AHEAD, reserved_output_fraction=RESERVED_OUTPUT_FRACTION
+    )
     return replay(setup.requests, step, limits), replay(setup.requests, _bound_step(setup), _wide(limits))
 
 
