@@ -145,9 +145,7 @@ def _competing_mixes(
     """bf16, the recipe that sets the budget, and what costs least beside them: other recipes or mixes found."""
     recipes = recipes_under_budget(budget, network, names=SEARCHED_RECIPES, kappa=kappa)
     kept = [mix for mix in recipes if mix.name in ("bf16", named)]
-    return mixes_of_space(
-        budget, network, native_sets, always=kept, candidates=recipes, kappa=kappa, limit=MAX_MIXES
-    )
+    return mixes_of_space(budget, network, native_sets, always=kept, candidates=recipes, kappa=kappa, limit=MAX_MIXES)
 
 
 def _quality(budget: float, mixes: tuple[PrecisionMix, ...], network: LoweredNetwork, kappa: float) -> Quality:

@@ -66,9 +66,7 @@ def state_time_s(
     c = tables.constants("elementwise") if constants is None else constants
     work = np.atleast_2d(require_non_negative("flop", flop, "FLOP"))
     traffic = np.atleast_2d(require_non_negative("traffic_bytes", traffic_bytes, "B"))
-    lanes_flop_per_s = (
-        FLOP_PER_LANE_CYCLE * designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
-    )
+    lanes_flop_per_s = FLOP_PER_LANE_CYCLE * designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
     rate = peak_flop_per_s(designs) if op == "chunked" else lanes_flop_per_s
     compute_s = work / rate[:, None]
     memory_s = traffic / (designs.memory_bandwidth_bytes_per_s[:, None] * c["memory_efficiency_fraction"])

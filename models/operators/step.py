@@ -55,7 +55,6 @@ CYCLE_FIELDS = (
 CACHE_FIELDS = ("l2_bytes", "l2_halves", "n_cores", "scratchpad_bytes_per_core")
 
 
-
 @dataclass(frozen=True)
 class Term:
     """
@@ -281,9 +280,7 @@ def _gemm_activities(
     macs = columns["m"] * weights * columns["useful_fraction"]
     ids = None if alternatives is None else _wanted_columns(program, alternatives)
     cycles = _cycles(program, designs, computed, tables, ids)
-    dram = tables.rows(
-        (program, "dram"), designs, CACHE_FIELDS, lambda some, _: _gemm_dram(columns, some), columns=ids
-    )
+    dram = tables.rows((program, "dram"), designs, CACHE_FIELDS, lambda some, _: _gemm_dram(columns, some), columns=ids)
     if ids is not None:
         vector_ops, macs, computed = vector_ops[ids], macs[ids], computed[ids]
     cycles = cycles + vector_ops / (designs.vector_lanes_per_core * designs.n_cores)[:, None]

@@ -96,9 +96,7 @@ def compile_step(
     degrees, which = np.unique(choices.tensor_parallel, return_inverse=True)
     cut = [split(network, int(t)) for t in degrees]
     which = which.reshape(-1)
-    frame = _Frame(
-        tuple(mixes), choices, which, load, _step_weight_bytes(cut, mixes, which, choices.mix), traits
-    )
+    frame = _Frame(tuple(mixes), choices, which, load, _step_weight_bytes(cut, mixes, which, choices.mix), traits)
     terms: list[Term] = []
     for linears in zip(*[c.linears for c in cut], strict=True):
         if linears[0].rows == "routed":
@@ -158,8 +156,7 @@ def _step_weight_bytes(
     cut: Sequence[LoweredNetwork], mixes: Sequence[PrecisionMix], degree: IntArray, mix: IntArray
 ) -> FloatArray:
     table = [
-        [sum(o.n_in * o.n_out * o.count * x.weight_bits(o.module) / 8.0 for o in c.linears) for x in mixes]
-        for c in cut
+        [sum(o.n_in * o.n_out * o.count * x.weight_bits(o.module) / 8.0 for o in c.linears) for x in mixes] for c in cut
     ]
     return np.asarray(table)[degree, mix]
 

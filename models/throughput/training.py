@@ -158,9 +158,7 @@ class _Frame:
         state = (formats.master_weight, formats.first_moment, formats.second_moment)
         bits = stored_bits(formats.gradient_storage) + 2.0 * sum(map(stored_bits, state))
         elements = moved / ((bits + self.mix.weight_bits("ffn_down")) / 8.0)
-        yield term(
-            "optimizer", "vector", "residual", 1.0, elements=ADAM_PASSES * elements, bytes_moved=moved, rows=1.0
-        )
+        yield term("optimizer", "vector", "residual", 1.0, elements=ADAM_PASSES * elements, bytes_moved=moved, rows=1.0)
 
     def collective_terms(self) -> Iterator[Term]:
         """Communication, by what it is and whom it joins; plans that lack one take part with a single chip."""
