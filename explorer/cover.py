@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from explorer.bounds import Boxes, alternative_costs, alternative_windows, bound_boxes, join, tighten
-from explorer.exact import BATCH_BOXES, DIAGONAL, NEAR_BATCHES, halves, neighbours, split_axis
+from explorer.exact import (
+    BATCH_BOXES,
+    DIAGONAL,
+    NEAR_BATCHES,
+    STARTS_PER_ROUND,
+    best_of,
+    halves,
+    neighbours,
+    polished,
+    split_axis,
+    wide_neighbours,
+)
 from explorer.pareto import non_dominated
 from explorer.problem import Problem
 from models.checks import BoolArray, FloatArray, IntArray
@@ -63,6 +74,7 @@ class CoverSearch:
     complete: bool = False
     _pseudo_cost: FloatArray = field(default_factory=lambda: np.ones(0))
     _explored: set[tuple[int, ...]] = field(default_factory=set)
+    _starts: list[tuple[int, int, Boxes]] | None = None
 
     def __post_init__(self) -> None:
         space = self.problem.space
@@ -127,7 +139,9 @@ class CoverSearch:
             if fresh is None:
                 return
             self._explored.add(keys[fresh])
-            near, own = neighbours(self.problem.space, self.archive.point[fresh]), windows[keys[fresh][-1]]
+            space, point = self.problem.space, self.archive.point[fresh]
+            near = np.concatenate([neighbours(space, point), wide_neighbours(space, point)])
+            own = windows[keys[fresh][-1]]
             close = np.clip(self.archive.alternative[fresh] + np.array([-NEAR_BATCHES, NEAR_BATCHES]), *own)
             self.offer(near, *[np.full(len(near), end) for end in close])
             self.offer(np.repeat(near[:1], len(windows), axis=0), windows[:, 0], windows[:, 1])
@@ -144,8 +158,34 @@ class CoverSearch:
         self.roots = self.roots.take(np.arange(len(some), self.roots.n_boxes))
         order = np.argsort(-bound.sum(axis=1), kind="stable")
         self._offer_diagonals(boxes, bound)
+        self._add_starts(boxes, bound)
         self._open, self._bound = join([self._open, boxes.take(order)]), np.concatenate([self._bound, bound[order]])
         self._prune()
+
+    def _add_starts(self, boxes: Boxes, bound: FloatArray) -> None:
+        """Remember, of the first batch of roots, the most promising boxes of different array shapes by objective."""
+        if self._starts is not None:
+            return
+        names = [p.name for p in self.problem.space.parameters]
+        shape = boxes.low[:, names.index("array_shape")]
+        self._starts = []
+        for objective in range(bound.shape[1]):
+            order = np.argsort(bound[:, objective], kind="stable")
+            _, first = np.unique(shape[order], return_index=True)
+            self._starts += [(rank, objective, boxes.take(order[[i]])) for rank, i in enumerate(np.sort(first))]
+        self._starts.sort(key=lambda start: start[:2])
+
+    def _search_from_next_starts(self) -> None:
+        """Local searches in one objective each: members that no exchange around another member reaches."""
+        for _, objective_index, box in (self._starts or [])[:STARTS_PER_ROUND]:
+            objective = self.problem.objectives[objective_index]
+            found = best_of(self.problem, objective, (box.low + box.high) // 2, box.first, box.last)
+            if np.isfinite(found.cost):
+                found = polished(self.problem, objective, found)
+                at = np.array([found.alternative])
+                self.offer(np.array([found.point]), at, at)
+        if self._starts:
+            del self._starts[:STARTS_PER_ROUND]
 
     def _offer_diagonals(self, boxes: Boxes, bound: FloatArray) -> None:
         """Offer designs on the diagonals of the boxes that promise most in each objective."""
@@ -157,6 +197,7 @@ class CoverSearch:
 
     def _round(self) -> None:
         self.polish()
+        self._search_from_next_starts()
         if self.roots.n_boxes:
             self._bound_next_roots()
             return

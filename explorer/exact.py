@@ -34,13 +34,16 @@ WIDTH_SHARE = 0.1
 MAX_POLISHES = 60
 """Exchanges after which a polish ends even if the last one still improved."""
 
+TRADED_AGAINST_CORES = ("array_shape", "arrays_per_core", "clock", "l2", "memory_kind", "memory_stacks")
+"""Parameters that a wide exchange varies together with the number of cores."""
+
 NEAR_BATCHES = 2
 """Steps of the batch to either side that an exchange of parameters also tries."""
 
-STARTS_PER_ROUND = 1
+STARTS_PER_ROUND = 2
 """Further local searches in each round."""
 
-STARTS_PER_PLAN = 32
+STARTS_PER_PLAN = 8
 """Boxes of each degree and mix in which a first incumbent is sought."""
 
 DIAGONAL = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -78,7 +81,7 @@ class ExactSearch:
         self._axes = np.array([i for i, p in enumerate(space.parameters) if p.ordered and len(p.values) > 1])
         self._pseudo_cost = np.ones(len(space.parameters))
         self._closed_bound = np.inf
-        self._roots = root_boxes(self.problem)
+        self._roots = shuffled(root_boxes(self.problem))
         self._open, self._cost = self._roots.take(np.zeros(0, dtype=np.int64)), np.zeros(0)
         self._starts: list[Boxes] | None = None
 
@@ -101,6 +104,11 @@ class ExactSearch:
     def n_open(self) -> int:
         """Boxes not yet closed, those not yet bounded included."""
         return len(self._cost) + self._roots.n_boxes
+
+    def offer(self, cost: float, point: IntArray, alternative: int) -> None:
+        """Let a feasible design that was judged elsewhere compete as incumbent."""
+        if cost < self.incumbent.cost:
+            self.incumbent = Incumbent(float(cost), np.array(point), int(alternative))
 
     def open_boxes(self) -> tuple[Boxes, FloatArray]:
         """Boxes not yet closed and their bounds, shape (n_open,)."""
@@ -170,14 +178,13 @@ class ExactSearch:
         boxes, cost = self._bounded(tighten(self.problem, self._roots.take(some)))
         self._roots = self._roots.take(np.arange(len(some), self._roots.n_boxes))
         self._open, self._cost = join([self._open, boxes]), np.concatenate([self._cost, cost])
-        if not self._roots.n_boxes:
-            self._seek_from_every_plan()
+        self._seek_from_every_plan(np.arange(len(self._cost) - len(cost), len(self._cost)))
         self._prune()
 
     def _close_points(self, points: Boxes, cost: FloatArray) -> None:
         """A point box is its own exact value: it competes as incumbent and is closed."""
         if len(cost):
-            found = self._best_of(points.low, points.first, points.last)
+            found = best_of(self.problem, self.objective, points.low, points.first, points.last)
             if found.cost < self.incumbent.cost:
                 self.incumbent = found
 
@@ -208,9 +215,9 @@ class ExactSearch:
             memory = PSEUDO_COST_MEMORY ** min(int(np.count_nonzero(axis == each)), 50)
             self._pseudo_cost[each] = memory * self._pseudo_cost[each] + (1.0 - memory) * mean
 
-    def _seek_from_every_plan(self) -> None:
+    def _seek_from_every_plan(self, rows: IntArray) -> None:
         """Start from the most promising boxes of each degree and mix: designs differ most between those."""
-        order = np.argsort(self._cost, kind="stable")
+        order = rows[np.argsort(self._cost[rows], kind="stable")]
         plan = np.searchsorted(alternative_windows(self.problem)[:, 0], self._open.first[order], side="right")
         for each in np.unique(plan):
             self._seek_incumbent(order[plan == each][:STARTS_PER_PLAN])
@@ -230,9 +237,9 @@ class ExactSearch:
             self._starts = self._promising_starts()
         for _ in range(min(STARTS_PER_ROUND, len(self._starts))):
             box = self._starts.pop()
-            found = self._best_of((box.low + box.high) // 2, box.first, box.last)
+            found = best_of(self.problem, self.objective, (box.low + box.high) // 2, box.first, box.last)
             if np.isfinite(found.cost):
-                found = self._polished(found)
+                found = polished(self.problem, self.objective, found)
             if found.cost < self.incumbent.cost:
                 self.incumbent = found
 
@@ -243,36 +250,41 @@ class ExactSearch:
             return
         places = [boxes.low + np.floor((boxes.high - boxes.low) * place).astype(np.int64) for place in DIAGONAL]
         window = [np.tile(values, len(DIAGONAL)) for values in (boxes.first, boxes.last)]
-        found = self._best_of(np.concatenate(places), *window)
-        if found.cost < self.incumbent.cost or (self._starts is None and np.isfinite(found.cost)):
-            found = self._polished(found)
+        found = best_of(self.problem, self.objective, np.concatenate(places), *window)
+        if found.cost < self.incumbent.cost:
+            found = polished(self.problem, self.objective, found)
         if found.cost < self.incumbent.cost:
             self.incumbent = found
 
-    def _best_of(self, points: IntArray, first: IntArray, last: IntArray) -> Incumbent:
-        """The design with the least exact cost at any alternative of its window."""
-        costs, alternatives = alternative_costs(self.problem, points, first, last, (self.objective,))
-        row, column = np.unravel_index(np.argmin(costs[:, :, 0]), costs.shape[:2])
-        at = alternatives[row, min(int(column), alternatives.shape[1] - 1)]
-        return Incumbent(float(costs[row, column, 0]), np.array(points[row]), int(at))
 
-    def _polished(self, start: Incumbent) -> Incumbent:
-        """Exchange one parameter, or raise one and lower another, until nothing improves; then try other plans."""
-        whole = alternative_windows(self.problem)
-        best = start
-        for _ in range(MAX_POLISHES):
-            assert best.point is not None
-            own = whole[np.searchsorted(whole[:, 0], best.alternative, side="right") - 1]
-            near = neighbours(self.problem.space, best.point)
-            close = np.clip(best.alternative + np.array([-NEAR_BATCHES, NEAR_BATCHES]), *own)
-            found = self._best_of(near, *[np.full(len(near), end) for end in close])
+def best_of(problem: Problem, objective: Objective, points: IntArray, first: IntArray, last: IntArray) -> Incumbent:
+    """The design with the least exact cost at any alternative of its window."""
+    costs, alternatives = alternative_costs(problem, points, first, last, (objective,))
+    row, column = np.unravel_index(np.argmin(costs[:, :, 0]), costs.shape[:2])
+    at = alternatives[row, min(int(column), alternatives.shape[1] - 1)]
+    return Incumbent(float(costs[row, column, 0]), np.array(points[row]), int(at))
+
+
+def polished(problem: Problem, objective: Objective, start: Incumbent) -> Incumbent:
+    """Exchange one parameter, or raise one and lower another, until nothing improves; then try other plans."""
+    whole = alternative_windows(problem)
+    best = start
+    for _ in range(MAX_POLISHES):
+        assert best.point is not None
+        own = whole[np.searchsorted(whole[:, 0], best.alternative, side="right") - 1]
+        close = np.clip(best.alternative + np.array([-NEAR_BATCHES, NEAR_BATCHES]), *own)
+        found = best
+        for around in (neighbours, wide_neighbours):
+            near = around(problem.space, best.point)
             if not found.cost < best.cost:
-                here = np.repeat(best.point[None, :], len(whole), axis=0)
-                found = self._best_of(here, whole[:, 0], whole[:, 1])
-            if not found.cost < best.cost:
-                return best
-            best = found
-        return best
+                found = best_of(problem, objective, near, *[np.full(len(near), end) for end in close])
+        if not found.cost < best.cost:
+            here = np.repeat(best.point[None, :], len(whole), axis=0)
+            found = best_of(problem, objective, here, whole[:, 0], whole[:, 1])
+        if not found.cost < best.cost:
+            return best
+        best = found
+    return best
 
 
 def split_axis(problem: Problem, boxes: Boxes, axes: IntArray, pseudo_cost: FloatArray) -> IntArray:
@@ -283,6 +295,11 @@ def split_axis(problem: Problem, boxes: Boxes, axes: IntArray, pseudo_cost: Floa
     width = (boxes.high[:, axes] - boxes.low[:, axes]) / (problem.space.sizes[axes] - 1)
     spans = budget_spans(problem, boxes, axes) + WIDTH_SHARE * width
     return np.asarray(axes[np.argmax(np.where(still_open, spans * pseudo_cost[axes], -1.0), axis=1)])
+
+
+def shuffled(boxes: Boxes) -> Boxes:
+    """The boxes in an order that mixes all categories, always the same."""
+    return boxes.take(np.random.default_rng(0).permutation(boxes.n_boxes))
 
 
 def halves(boxes: Boxes, axis: IntArray) -> Boxes:
@@ -315,6 +332,19 @@ def neighbours(space: Space, point: IntArray) -> IntArray:
         for j in ordered:
             if i != j and point[i] + 1 < sizes[i] and point[j] > 0:
                 points.append(_moved(point, {i: point[i] + 1, j: point[j] - 1}))
+    return np.array(points)
+
+
+def wide_neighbours(space: Space, point: IntArray) -> IntArray:
+    """Points with another number of cores and another value of one parameter that trades against it."""
+    names = [p.name for p in space.parameters]
+    cores = names.index("n_cores")
+    points = [
+        _moved(point, {cores: n, names.index(name): value})
+        for name in TRADED_AGAINST_CORES
+        for value in range(space.sizes[names.index(name)])
+        for n in range(space.sizes[cores])
+    ]
     return np.array(points)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from explorer.bounds import root_boxes
 from explorer.cover import CoverSearch, empty_archive
-from explorer.exact import BATCH_BOXES, ExactSearch, neighbours
+from explorer.exact import BATCH_BOXES, ExactSearch, neighbours, shuffled
 from explorer.problem import Problem
 from models.checks import IntArray
 
@@ -87,12 +87,17 @@ class Proof:
         if self.cover is None:
             archive = empty_archive(self.problem)
             gap = max(self.target_gap, LEAST_FRONT_GAP)
-            self.cover = CoverSearch(self.problem, gap, root_boxes(self.problem), archive)
+            self.cover = CoverSearch(self.problem, gap, shuffled(root_boxes(self.problem)), archive)
         for search in self.searches:
             if search.incumbent.point is not None:
                 window = np.array([search.incumbent.alternative])
                 self.cover.offer(search.incumbent.point[None, :], window, window)
         self.cover.advance(rounds)
+        archive = self.cover.archive
+        for i, search in enumerate(self.searches):
+            if len(archive.cost):
+                best = int(np.argmin(archive.cost[:, i]))
+                search.offer(archive.cost[best, i], archive.point[best], archive.alternative[best])
 
     def incumbents(self) -> list[tuple[IntArray, int]]:
         """Best designs of the single objectives and the members of the front, each with its alternative."""
