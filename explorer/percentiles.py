@@ -26,11 +26,12 @@ from models.workload.distribution import observed_distribution, request_moments
 from models.workload.offered import offered_requests
 from models.workload.requests import Requests
 
-DRAWN = 4000
-"""Requests drawn for each group of chips where a study has no trace."""
+DRAWN, DRAWN_OUTPUT_TOKENS = (1000, 4000), 1e6
+"""Requests drawn for each group of chips where a study has no trace, fewer where answers are long: steps, not requests,
+take time to replay."""
 MOST_STEPS = 2_000_000
 """Steps at which a replay that never ends stops; the percentiles then count what has waited so far."""
-GOODPUT_DRAWN = 1000
+GOODPUT_DRAWN = 800
 """Requests of them that a goodput is found with; a trace is replayed whole."""
 GOODPUT_TOLERANCE = 0.05
 LOWEST_LOAD = 0.05
@@ -70,7 +71,7 @@ def design_percentiles(
     for compiled, document in zip(problem.scenarios, problem.document.workload.scenarios, strict=True):
         if not isinstance(compiled, CompiledServing) or not isinstance(document, ServingDocument):
             continue
-        offer = _offer(document, problem, trace)
+        offer = _offer(document, problem, compiled.scenario, trace)
         if offer is None:
             continue
         own = [point[compiled.scenario.name] if several else point for point in points]
@@ -87,6 +88,7 @@ class _Offer:
     arrivals: Arrivals
     prefix_hit_fraction: float | None
     slo: Mapping[str, float]
+    drawn_per_group: int
 
 
 def states_arrivals(problem: Problem) -> bool:
@@ -103,15 +105,17 @@ def _arrivals(document: ServingDocument) -> Arrivals | None:
     return Arrivals(rate_per_s=stated.rate, load=stated.load, cv=stated.cv, from_trace=from_trace)
 
 
-def _offer(document: ServingDocument, problem: Problem, trace: Requests | None) -> _Offer | None:
-    slo = _limits(document.slo)
+def _offer(
+    document: ServingDocument, problem: Problem, scenario: ServingScenario, trace: Requests | None
+) -> _Offer | None:
+    slo, drawn = _limits(document.slo), _drawn_per_group(scenario.requests.output_tokens)
     if trace is not None:
-        return _Offer(trace, Arrivals(from_trace=True), None, slo)
+        return _Offer(trace, Arrivals(from_trace=True), None, slo, drawn)
     arrivals = _arrivals(document)
     if arrivals is None:
         return None
     source = request_source(document.requests, problem.folder)
-    return _Offer(source, arrivals, document.prefix_hit_fraction, slo)
+    return _Offer(source, arrivals, document.prefix_hit_fraction, slo, drawn)
 
 
 def _limits(document: SloDocument) -> dict[str, float]:
@@ -192,9 +196,16 @@ def _goodput(offer: _Offer, requests: Requests, step: StepTime, limits: BatchLim
     }
 
 
+def _drawn_per_group(output_tokens: float) -> int:
+    """Requests drawn for one group of chips."""
+    return int(np.clip(DRAWN_OUTPUT_TOKENS / output_tokens, *DRAWN))
+
+
 def _drawn(offer: _Offer, sustainable_per_s: float, n_groups: int) -> Requests:
     """The offered requests of the whole system, prefix hits included."""
-    requests = offered_requests(offer.source, offer.arrivals, sustainable_per_s, n=DRAWN * n_groups, seed=SEED)
+    requests = offered_requests(
+        offer.source, offer.arrivals, sustainable_per_s, n=offer.drawn_per_group * n_groups, seed=SEED
+    )
     if offer.prefix_hit_fraction is None:
         return requests
     cached = np.floor(offer.prefix_hit_fraction * requests.input_tokens)

@@ -30,7 +30,8 @@ class Problem:
     """
     Everything that judging a design needs.
 
-    `tables` fills up as designs are judged, `proofs` keeps the exact search between chunks; both only save work.
+    `tables` fills up as designs are judged, `proofs` keeps the exact search between chunks, `replays` what was replayed;
+    all three only save work.
     """
 
     document: StudyDocument
@@ -44,6 +45,8 @@ class Problem:
     proofs: list[object] = field(default_factory=list)
     folder: Path | None = None
     """Where trace files named by the study lie."""
+    replays: dict[str, Any] = field(default_factory=dict)
+    """Percentiles of designs at operating points that were replayed before."""
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,15 @@ def percentiles_of(problem: Problem, records: Sequence[TrialRecord]) -> list[dic
     """Replayed percentiles of trials at their operating points, None where no scenario states arrivals."""
     if not records or not states_arrivals(problem):
         return [None] * len(records)
-    points = np.array([point_of(problem.space, record.params) for record in records])
-    document = problem.document
-    designs = designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
-    return design_percentiles(problem, designs, [record.operating_point for record in records])
+    keys = [json.dumps([record.params, record.operating_point], sort_keys=True) for record in records]
+    new = [i for i, key in enumerate(keys) if key not in problem.replays]
+    if new:
+        points = np.array([point_of(problem.space, records[i].params) for i in new])
+        document = problem.document
+        designs = designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
+        found = design_percentiles(problem, designs, [records[i].operating_point for i in new])
+        problem.replays.update(zip([keys[i] for i in new], found, strict=True))
+    return [problem.replays[key] for key in keys]
 
 
 def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[str, Any]:
