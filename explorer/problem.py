@@ -30,7 +30,7 @@ class Problem:
     """
     Everything that judging a design needs.
 
-    `tables` fills up as designs are judged, `proofs` keeps the exact search between chunks, `replays` what was replayed;
+    `tables` fills up as designs are judged, `proofs` keeps the exact search between chunks, `replays` percentiles;
     all three only save work.
     """
 
