@@ -34,9 +34,7 @@ def few_groups():
     """Four groups of at most three options; the others keep their widest."""
     groups = choice_groups(CHAT.network, native_classes(DESIGN))
     some = ("ffn_up", "ffn_down", "key", "norm")
-    return [
-        dataclasses.replace(group, choices=group.choices[: 3 if group.name in some else 1]) for group in groups
-    ]
+    return [dataclasses.replace(group, choices=group.choices[: 3 if group.name in some else 1]) for group in groups]
 
 
 @pytest.mark.parametrize("objectives", [(RATE,), (COST,), (RATE, COST)], ids=["rate", "cost", "both"])
@@ -76,9 +74,7 @@ def test_share_of_choosing_among_all_combinations_in_an_evaluation(benchmark):
     """Of 64 designs not met before: the dynamic program over a million mixes each, against degrees, batches and six."""
     found = inner_optimum(operation(), BUDGET)
     assert np.prod([float(len(group.choices)) for group in found.changes.groups]) > 1e6
-    six = scenario(
-        mixes=("bf16", "deepseek_v3", "w4a16", "fp8_kv8", "w8a8_kv8", "q4_k_m"), n_chips=8, max_batch=1024
-    )
+    six = scenario(mixes=("bf16", "deepseek_v3", "w4a16", "fp8_kv8", "w8a8_kv8", "q4_k_m"), n_chips=8, max_batch=1024)
     compiled = compile_serving(six)
     designs = concatenate([replace(DESIGN, n_cores=float(40 + i)) for i in range(64)])
     base, rng = found.single_costs[0], np.random.default_rng(0)

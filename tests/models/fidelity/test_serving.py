@@ -23,14 +23,14 @@ STEP_HEAD = (
     "device,model,recompute,n_devices,tp,pp,dp,global_batch,microbatch,interleave,hidden,n_heads,n_layers,seq_tokens,"
     "step_ms\n"
 )
-ROWS = [
+ROWS = [  # TensorRT-LLM performance pages, as published
     # device, chips, model, weights, cache, in, out, batch, tp, pp, ep, adp, metric, value, tokens/s, kind, version
     ("h200_sxm", 1, "GPT-J-6B", "FP8", "FP8", 128, 128, 1024, 1, 1, 1, 1, MADE, 29168, 29168, "static batch", "v0.8.0"),
     ("a100_sxm", 4, "Llama-2-70B", "FP16", "FP16", 2048, 128, 32, 4, 1, 1, 1, MADE, 66, 264, "static batch", "v0.8.0"),
-    ("h200_sxm", 8, "Llama-2-70B", "FP8", "FP8", 2048, 1, 1, 8, 1, 1, 1, FIRST, 79, "", "static batch", "v0.8.0"),
+    ("h200_sxm", 8, "Llama-2-70B", "FP8", "FP8", 2048, 1, 1, 8, 1, 1, 1, FIRST, 78.8, "", "static batch", "v0.8.0"),
     ("h100_sxm", 4, "Llama-3.1-70B", "FP8", "", 2048, 128, "", 4, 1, "", 1, MADE, 1302.6, 1302.6, "in-flight", "v0.17"),
-    ("h200_sxm", 1, "Mixtral-8x7B", "FP8", "", 1000, 1000, "", 1, 1, "", 1, MADE, 9000, 9000, "in-flight", "v0.17"),
-    ("h100_sxm", 8, "Qwen3-235B-A22B", "FP8", "", 1000, 1000, "", 8, 1, "", 1, MADE, 5000, 5000, "in-flight", "v1.0"),
+    ("h200_sxm", 1, "Mixtral-8x7B", "FP8", "", 1000, 1000, "", 1, 1, "", 1, MADE, 10371.36, 10371.36, "queue", "v0.17"),
+    ("h100_sxm", 8, "Qwen3-235B-A22B", "FP8", "", 1000, 1000, "", 8, 1, "", 1, MADE, 14898, 14898, "queue", "v1.0"),
     ("h800_sxm", 32, "DeepSeek-V3", "FP8", "", *PRODUCTION, "", "", "", 32, 32, "x", 73700, "", "pool", "2025"),
 ]  # fmt: skip
 

@@ -17,8 +17,8 @@ from models.precision.error import mix_kl_nats
 from models.precision.formats import FORMATS, number_format
 from models.precision.knapsack import cheapest_choices
 from models.precision.mix import RECIPES
-from models.precision.promotion import common_classes
 from models.precision.prices import Load, choice_costs, representative_loads
+from models.precision.promotion import common_classes
 
 CLASS_SETS = [("bf16",), ("bf16", "int8"), ("bf16", "fp8"), ("bf16", "fp8", "int8"), ("bf16", "fp8", "fp4")]
 LLAMA = lower(load_network("llama-3.1-8b"))
