@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class TrialRecord:
 
     def as_json(self) -> dict[str, Any]:
         """Plain data that `record_from_json` turns back into an equal record."""
-        return asdict(self)
+        return dict(vars(self))
 
 
 def record_from_json(document: dict[str, Any]) -> TrialRecord:

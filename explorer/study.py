@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.bottleneck import alternative_of
 from explorer.bounds import is_boundable, require_boundable
 from explorer.document import StudyDocument, StudyError, read_document
 from explorer.nearest import nearest_to_feasible
@@ -20,6 +21,7 @@ from explorer.records import TrialRecord, record_from_json, records_of
 from explorer.samplers import AUTO, EXACT, SAMPLER_NAMES, propose, unseen
 from explorer.space import point_of
 from models.checks import IntArray, UnknownNameError, require_known
+from models.serving.steady import CompiledServing
 
 CHUNK_TRIALS = 20
 """Trials that are proposed, judged and stored together: 0.1 to 1 s of work."""
@@ -123,8 +125,14 @@ def _run_exact_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int, 
 def _proposals(
     problem: Problem, past: Sequence[TrialRecord], proof: Proof, limit: int, chunk: int
 ) -> tuple[IntArray, IntArray]:
-    """New designs worth a trial: incumbents first, then (to begin with, or to fill up) promising ones."""
+    """
+    New designs worth a trial: incumbents first, then (to begin with, or to fill up) promising ones.
+
+    With several objectives a design may be on the front at two operating points; each of them is a trial then, so
+    that the reported front is the proven one.
+    """
     seen = {tuple(point_of(problem.space, record.params)) for record in past}
+    operated = _operated(problem, past)
     wanted = list(proof.incumbents())
     if proof.complete and not wanted:
         wanted = _samples(problem)
@@ -132,12 +140,27 @@ def _proposals(
         wanted += proof.fillers()
     chosen: list[tuple[IntArray, int]] = []
     for point, alternative in wanted:
-        if len(chosen) < limit and tuple(point) not in seen:
-            seen.add(tuple(point))
+        key = tuple(point)
+        known = key in seen if operated is None or alternative < 0 else (key, alternative) in operated
+        if len(chosen) < limit and not known:
+            seen.add(key)
+            if operated is not None:
+                operated.add((key, alternative))
             chosen.append((point, alternative))
     if not chosen:
         chosen = [_further(problem, proof, seen, chunk)]
     return np.array([p for p, _ in chosen]), np.array([a for _, a in chosen])
+
+
+def _operated(problem: Problem, past: Sequence[TrialRecord]) -> set[tuple[tuple[int, ...], int]] | None:
+    """Designs with the alternatives they were judged at; None where only designs are told apart."""
+    compiled = problem.scenarios[0]
+    if len(problem.objectives) == 1 or len(problem.scenarios) > 1 or not isinstance(compiled, CompiledServing):
+        return None
+    return {
+        (tuple(point_of(problem.space, record.params)), alternative_of(compiled, record.operating_point))
+        for record in past
+    }
 
 
 def _further(problem: Problem, proof: Proof, seen: set[tuple[int, ...]], chunk: int) -> tuple[IntArray, int]:
