@@ -40,7 +40,7 @@ TRADED_AGAINST_CORES = ("array_shape", "arrays_per_core", "clock", "l2", "memory
 NEAR_BATCHES = 2
 """Steps of the batch to either side that an exchange of parameters also tries."""
 
-STARTS_PER_ROUND = 2
+STARTS_PER_ROUND = 1
 """Further local searches in each round."""
 
 STARTS_PER_PLAN = 8
