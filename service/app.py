@@ -14,7 +14,8 @@ from service.db.session import open_database, require_reachable
 from service.engine import StudyEngine, package_version
 from service.errors import Problem, install_error_handlers
 from service.jobs.executor import JobExecutor
-from service.limits import BodyLimit
+from service.metrics import Metrics
+from service.middleware import middlewares
 from service.openapi import document_openapi
 from service.settings import Settings
 
@@ -38,11 +39,12 @@ def create_app(settings: Settings, engine: StudyEngine) -> FastAPI:
         root_path=settings.root_path, docs_url=None, redoc_url=None,
     )  # fmt: skip
     app.state.settings, app.state.engine, app.state.routers = settings, engine, ROUTERS
-    app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes)
+    app.state.metrics = Metrics()
+    app.user_middleware.extend(middlewares(app, settings, app.state.metrics))
     install_error_handlers(app, engine.study_error)
     for router in ROUTERS:
         app.include_router(router)
-    document_openapi(app, engine, Problem)
+    document_openapi(app, engine, Problem, settings.keys_required)
     return app
 
 

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from service import key_commands
+
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Which accelerator fits the work we really have?",
     pretty_exceptions_enable=False,
@@ -24,10 +26,11 @@ def one_line_errors() -> Iterator[None]:
     """Bad input ends with exit code 2 and one line on stderr."""
     from explorer.document import StudyError
     from models.checks import UnknownNameError
+    from service.settings import SettingsError
 
     try:
         yield
-    except (StudyError, UnknownNameError, OSError) as error:
+    except (StudyError, UnknownNameError, SettingsError, OSError) as error:
         print(f"chipfit: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(2) from None
 
@@ -237,30 +240,36 @@ def amplification(
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
-    database_url: Annotated[str, typer.Option(help="Database; SQLite in the data folder by default.")] = "",
+    host: Annotated[str | None, typer.Option(help="Address to listen on; 127.0.0.1 by default.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 8080 by default, 0 takes a free one.")] = None,
+    database_url: Annotated[str | None, typer.Option(help="Database; SQLite in the data folder by default.")] = None,
+    root_path: Annotated[str | None, typer.Option(help="Path prefix under which a proxy serves the API.")] = None,
 ) -> None:
-    """Start API and one worker."""
+    """Start API and one worker; beyond loopback callers need a key (`chipfit keys create`)."""
     with one_line_errors():
         from service.real_engine import real_engine
         from service.server import serve as run_server
-        from service.settings import Settings
+        from service.settings import read_settings
 
-        stated: dict[str, Any] = {"database_url": database_url} if database_url else {}
-        code = run_server(Settings(host=host, port=port, **stated), real_engine())
+        stated = {"host": host, "port": port, "database_url": database_url, "root_path": root_path}
+        settings = read_settings(**{name: value for name, value in stated.items() if value is not None})
+        code = run_server(settings, real_engine())
     raise typer.Exit(code)
 
 
 @app.command()
-def worker(database_url: Annotated[str, typer.Option(help="Database that the servers use.")]) -> None:
+def worker(
+    database_url: Annotated[
+        str, typer.Option(help="Database that the servers use.", envvar="CHIPFIT_DATABASE_URL", show_envvar=True)
+    ],
+) -> None:
     """Start one more worker."""
     with one_line_errors():
         from service.real_engine import real_engine
         from service.server import run_worker
-        from service.settings import Settings
+        from service.settings import read_settings
 
-        code = run_worker(Settings(database_url=database_url), real_engine())
+        code = run_worker(read_settings(database_url=database_url), real_engine())
     raise typer.Exit(code)
 
 
@@ -273,6 +282,9 @@ def openapi() -> None:
         from service.settings import Settings
 
         print_json(create_app(Settings(), real_engine()).openapi())
+
+
+app.add_typer(key_commands.app, name="keys")
 
 
 def main() -> None:

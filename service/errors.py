@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from models.checks import UnknownNameError
-from service.db.queries import ConflictError, NotFoundError
+from service.db.queries import ConflictError, NotFoundError, StaleError
 
 LOG = structlog.get_logger("chipfit.http")
 
@@ -46,6 +46,10 @@ class InvalidRequestError(ValueError):
     def __init__(self, pointer: str, detail: str) -> None:
         super().__init__(detail)
         self.errors = [{"pointer": pointer, "detail": detail}]
+
+
+class TooManyError(Exception):
+    """The caller has as much unfinished work as it may have."""
 
 
 class NotReadyError(Exception):
@@ -94,6 +98,8 @@ STATUS_OF: dict[type[Exception], int] = {
     UnknownNameError: 404,
     NotFoundError: 404,
     ConflictError: 409,
+    StaleError: 412,
+    TooManyError: 429,
     NotReadyError: 503,
 }
 """Exception class -> HTTP status."""
@@ -108,7 +114,7 @@ def _handler(status: int) -> Callable[[Request, Exception], Response]:
 
 def _on_invalid_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = [{"pointer": _pointer(entry["loc"]), "detail": str(entry["msg"])} for entry in error.errors()]
+    errors = [{"pointer": _pointer(entry["loc"]), "detail": _detail(entry)} for entry in error.errors()]
     return problem_response(422, errors[0]["detail"] if errors else "invalid request", errors)
 
 
@@ -121,6 +127,12 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _on_database_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, DBAPIError)
+    return database_problem(error)
+
+
+def database_problem(error: DBAPIError) -> JSONResponse:
+    """Return the problem of a database that refuses a value, or cannot work now."""
     reason = " ".join(str(getattr(error, "orig", error)).split())
     if isinstance(error, DataError):
         return problem_response(422, f"a value cannot be stored: {reason}")
@@ -131,6 +143,13 @@ def _on_database_error(_request: Request, error: Exception) -> Response:
 def _on_unexpected(_request: Request, error: Exception) -> Response:
     LOG.error("unexpected error", exc_info=error)
     return problem_response(500, "unexpected error; the server's log has the details")
+
+
+def _detail(entry: Mapping[str, Any]) -> str:
+    """The rule in pydantic's words, and what came instead where it is a plain value."""
+    value = entry.get("input")
+    came = f", got {value!r}"[:100] if isinstance(value, str | int | float | bool) else ""
+    return f"{entry['msg']}{came}"
 
 
 def _pointer(location: Sequence[int | str]) -> str:

@@ -9,15 +9,18 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from service.engine import StudyEngine
+from service.errors import problem_responses
+from service.security import OPEN_PATHS, needed_scope
 
 
-def document_openapi(app: FastAPI, engine: StudyEngine, problem: type[BaseModel]) -> None:
+def document_openapi(app: FastAPI, engine: StudyEngine, problem: type[BaseModel], keys_required: bool) -> None:
     """Make the application describe itself; the document is built once, when it is first asked for."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             _add_problem(document, problem)
+            _add_access(document, keys_required)
             _add_study(document, engine.study_schema())
             app.openapi_schema = document
         return app.openapi_schema
@@ -38,6 +41,24 @@ def _add_problem(document: dict[str, Any], problem: type[BaseModel]) -> None:
             answer = operation["responses"].get("422", {})
             if "application/json" in answer.get("content", {}):
                 answer["content"] = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+def _add_access(document: dict[str, Any], keys_required: bool) -> None:
+    """Say how a key is shown, and what every call but the open ones may answer without one."""
+    document["components"]["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "API key `cf_<id>_<secret>`"},
+        "password": {"type": "http", "scheme": "basic", "description": "The same key as password, for browsers"},
+    }
+    answers = {str(status): answer for status, answer in problem_responses(400, 401, 403, 408, 421, 429).items()}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if path in OPEN_PATHS:
+                continue
+            scope = needed_scope(method.upper(), path)
+            operation["security"] = [*([] if keys_required else [{}]), {"key": []}, {"password": []}]
+            note = f"Needs a key with scope `{scope}` where the server asks for keys."
+            operation["description"] = f"{operation.get('description', '')}\n\n{note}".strip()
+            operation["responses"] = {**answers, **operation["responses"]}
 
 
 def _add_study(document: dict[str, Any], schema: dict[str, Any]) -> None:

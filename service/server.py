@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ from service.app import create_app
 from service.db import migrate
 from service.db.session import DatabaseUnreachableError, open_database, require_reachable
 from service.engine import StudyEngine
+from service.http_protocol import protocol_with_header_timeout
 from service.jobs.executor import JobExecutor
 from service.logs import configure_logs
 from service.settings import Settings
@@ -24,25 +24,27 @@ LOG = structlog.get_logger("chipfit")
 
 BAD_INPUT = 2
 
-
-class ExposedAddressError(ValueError):
-    """The address can be reached from other machines, which nobody may without a key."""
+LOOPBACK_NAMES = ["localhost", "127.0.0.1", "[::1]"]
+"""Hosts answered where no key is asked for: a page of another name that resolves to here is turned away."""
 
 
 def serve(settings: Settings, engine: StudyEngine) -> int:
     """Serve HTTP, and run studies beside it, until SIGTERM or SIGINT."""
     configure_logs()
     try:
-        _require_loopback(settings.host)
         _require_database(settings)
         listener = _listen(settings.host, settings.port)
-    except (DatabaseUnreachableError, ExposedAddressError, OSError) as error:
+    except (DatabaseUnreachableError, OSError) as error:
         return _refuse(error)
     host, port = listener.getsockname()[:2]
-    LOG.info("serving", url=f"http://{host}:{port}{settings.root_path}", database=_address(settings))
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.root_path}"
+    LOG.info("serving", url=url, database=_address(settings), keys_required=settings.keys_required)
+    if not settings.keys_required and not settings.allowed_hosts:
+        settings = settings.model_copy(update={"allowed_hosts": LOOPBACK_NAMES})
     config = uvicorn.Config(
-        create_app(settings, engine), log_config=None, access_log=False, timeout_graceful_shutdown=5, lifespan="on"
-    )
+        create_app(settings, engine), log_config=None, access_log=False, timeout_graceful_shutdown=5, lifespan="on",
+        http=protocol_with_header_timeout(settings.header_timeout_s), server_header=False,
+    )  # fmt: skip
     server = uvicorn.Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _note)  # uvicorn stops on them, then raises them again
@@ -74,18 +76,6 @@ def run_worker(settings: Settings, engine: StudyEngine) -> int:
 
 def _note(number: int, _frame: object) -> None:
     LOG.info("stopped", signal=signal.Signals(number).name)
-
-
-def _require_loopback(host: str) -> None:
-    """Refuse to answer strangers: there are no API keys yet, so only this machine may call."""
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise ExposedAddressError(
-            f"host must be a loopback address such as 127.0.0.1 as long as the API has no keys, got '{host}'"
-        )
 
 
 def _require_database(settings: Settings) -> None:

@@ -181,6 +181,16 @@ def print_networks(documents: Iterable[Mapping[str, Any]], console: Console | No
     (console or Console()).print(table)
 
 
+def print_keys(documents: Iterable[Mapping[str, Any]], console: Console | None = None) -> None:
+    """Print the API keys, times in UTC."""
+    table = Table("id", "name", "scope", "created", "expires", "revoked", "last used")
+    for each in documents:
+        names = ("created_at", "expires_at", "revoked_at", "last_used_at")
+        moments = [(each[name] or "")[:16].replace("T", " ") for name in names]
+        table.add_row(each["id"], escape(each["name"]), each["scope"], *moments)
+    (console or Console()).print(table)
+
+
 def print_presets(document: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the names a study may use."""
     out = console or Console()

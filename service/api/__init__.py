@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from service.api import catalog, designs, evaluations, events, health, studies
+from service.api import catalog, designs, evaluations, events, health, keys, metrics, studies
 
-ROUTERS = (health.router, studies.router, events.router, designs.router, evaluations.router, catalog.router)
+ROUTERS = (
+    health.router, metrics.router, studies.router, events.router, designs.router, evaluations.router, catalog.router,
+    keys.router,
+)  # fmt: skip

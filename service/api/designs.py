@@ -27,7 +27,7 @@ def list_designs(
         str | None, Query(max_length=80, description="A numeric field, `desc` behind it for the largest first")
     ] = None,
     page_size: PageSize = 100,
-    page_token_: Annotated[PageToken, Query(alias="page_token")] = None,
+    page_token_: PageToken = None,
 ) -> DesignList:
     """Return one page of designs, by study and trial unless `order_by` names a field."""
     try:

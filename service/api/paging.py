@@ -10,8 +10,10 @@ from fastapi import Query
 
 from service.errors import InvalidRequestError
 
-PageSize = Annotated[int, Query(ge=1, le=500, description="Most items in one page")]
-PageToken = Annotated[str | None, Query(max_length=500, description="`next_page_token` of the page before")]
+PageSize = Annotated[int, Query(ge=1, le=500, description="Most items in one page", examples=[50])]
+PageToken = Annotated[
+    str | None, Query(alias="page_token", max_length=500, description="`next_page_token` of the page before")
+]
 
 
 def page_token(*key: Any) -> str:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, BackgroundTasks, Path, Query, Request, Response
 
 from service.api.documents import RequestDocument
 from service.api.paging import PageSize, PageToken, page_token, read_page_token
 from service.db import queries
 from service.db.tables import Study
-from service.dependencies import EngineOf, JobsOf, ReadSession, WriteSession
+from service.dependencies import (
+    CallerOf,
+    CreationId,
+    EngineOf,
+    JobsOf,
+    ReadSession,
+    SettingsOf,
+    WantedVersion,
+    WriteSession,
+    version_tag,
+)
 from service.errors import problem_responses
+from service.quotas import require_room
 from service.schemas.designs import TrialRead
+from service.schemas.states import StudyState
 from service.schemas.studies import (
     ParetoRead,
     RecommendationRead,
     StudyList,
     StudyRead,
     StudyResultRead,
-    StudyState,
     TrialList,
     study_fields,
 )
+
+LOG = structlog.get_logger("chipfit.studies")
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
@@ -35,7 +48,7 @@ StudyId = Annotated[str, Path(max_length=40, description="Id of the study")]
     status_code=202,
     operation_id="create_study",
     summary="Queue a study",
-    responses=problem_responses(413, 422, 503),
+    responses=problem_responses(409, 413, 422, 429, 503),
 )
 def create_study(
     document: RequestDocument,
@@ -44,15 +57,19 @@ def create_study(
     session: WriteSession,
     engine: EngineOf,
     jobs: JobsOf,
+    settings: SettingsOf,
+    caller: CallerOf,
+    study_id: CreationId,
     tasks: BackgroundTasks,
 ) -> StudyRead:
     """Check the study and queue it; `Location` is where to look for it."""
     spec = engine.read_study(document)
     problem = engine.prepare(spec)
-    study_id = uuid.uuid4().hex
+    require_room(session, caller, settings)
     name = str(getattr(spec, "name", "") or study_id)[:200]
-    study = queries.create_study(session, study_id, name, document, engine.model_version)
+    study = queries.create_study(session, study_id, name, document, engine.model_version, caller.key_id)
     jobs.runner.cache.keep(study_id, problem)
+    LOG.info("study queued", study_id=study_id)
     response.headers["Location"] = str(request.app.url_path_for("get_study", study_id=study_id))
     tasks.add_task(jobs.wake.set)
     return StudyRead(**study_fields(study))
@@ -65,7 +82,7 @@ def list_studies(
     session: ReadSession,
     state: Annotated[StudyState | None, Query(description="Only studies in this state")] = None,
     page_size: PageSize = 50,
-    page_token_: Annotated[PageToken, Query(alias="page_token")] = None,
+    page_token_: PageToken = None,
 ) -> StudyList:
     """Return one page of studies."""
     before = None
@@ -82,11 +99,12 @@ def list_studies(
     "/{study_id}",
     operation_id="get_study",
     summary="Get a study with its result",
-    responses=problem_responses(404, 503),
+    responses={304: {"description": "Unchanged since the answer in If-None-Match"}, **problem_responses(404, 503)},
 )
-def get_study(study_id: StudyId, session: ReadSession) -> StudyResultRead:
-    """Return a study and, once it has succeeded, its result."""
+def get_study(study_id: StudyId, session: ReadSession, response: Response) -> StudyResultRead:
+    """Return a study and, once it has succeeded, its result; its ETag serves `If-Match` of changing calls."""
     study = queries.get_study(session, study_id)
+    response.headers["ETag"] = version_tag(study.version)
     return StudyResultRead(**study_fields(study), result=study.result)
 
 
@@ -95,22 +113,22 @@ def get_study(study_id: StudyId, session: ReadSession) -> StudyResultRead:
     status_code=204,
     operation_id="delete_study",
     summary="Delete a finished study",
-    responses=problem_responses(404, 409, 503),
+    responses=problem_responses(404, 409, 412, 422, 503),
 )
-def delete_study(study_id: StudyId, session: WriteSession) -> None:
+def delete_study(study_id: StudyId, session: WriteSession, wanted: WantedVersion) -> None:
     """Remove a finished study with its designs and events."""
-    queries.delete_study(session, study_id)
+    queries.delete_study(session, study_id, wanted)
 
 
 @router.post(
     "/{study_id}:cancel",
     operation_id="cancel_study",
     summary="Cancel a study",
-    responses=problem_responses(404, 409, 503),
+    responses=problem_responses(404, 409, 412, 422, 503),
 )
-def cancel_study(study_id: StudyId, session: WriteSession) -> StudyRead:
+def cancel_study(study_id: StudyId, session: WriteSession, wanted: WantedVersion) -> StudyRead:
     """Cancel a queued or running study; what it has found stays."""
-    return StudyRead(**study_fields(queries.cancel_study(session, study_id)))
+    return StudyRead(**study_fields(queries.cancel_study(session, study_id, wanted)))
 
 
 @router.post(
@@ -118,11 +136,13 @@ def cancel_study(study_id: StudyId, session: WriteSession) -> StudyRead:
     status_code=202,
     operation_id="resume_study",
     summary="Resume a study",
-    responses=problem_responses(404, 409, 503),
+    responses=problem_responses(404, 409, 412, 422, 503),
 )
-def resume_study(study_id: StudyId, session: WriteSession, jobs: JobsOf, tasks: BackgroundTasks) -> StudyRead:
+def resume_study(
+    study_id: StudyId, session: WriteSession, wanted: WantedVersion, jobs: JobsOf, tasks: BackgroundTasks
+) -> StudyRead:
     """Queue a cancelled or failed study again; it goes on after its last recorded chunk."""
-    study = queries.resume_study(session, study_id)
+    study = queries.resume_study(session, study_id, wanted)
     tasks.add_task(jobs.wake.set)
     return StudyRead(**study_fields(study))
 
@@ -138,7 +158,7 @@ def list_study_designs(
     session: ReadSession,
     feasible: Annotated[bool | None, Query(description="Only designs that meet every limit, or only others")] = None,
     page_size: PageSize = 100,
-    page_token_: Annotated[PageToken, Query(alias="page_token")] = None,
+    page_token_: PageToken = None,
 ) -> TrialList:
     """Return one page of trial records in the order of their numbers."""
     queries.study_state(session, study_id)

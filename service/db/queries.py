@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -15,6 +15,15 @@ from service.db.session import clock_s, to_json
 from service.db.tables import NUMBER_COLUMNS, TEXT_COLUMNS, EvaluationAnswer, Study, StudyEvent, designs
 
 Document = dict[str, Any]
+
+VersionCheck = Callable[[int], bool]
+"""Whether a row of this version is the one the caller means."""
+
+
+def any_version(_version: int) -> bool:
+    """The check of a caller who does not say which version is meant."""
+    return True
+
 
 UNFINISHED_STATES = ("queued", "running")
 FINISHED_STATES = ("succeeded", "failed", "cancelled")
@@ -28,14 +37,23 @@ class ConflictError(Exception):
     """The row is in a state that does not allow what was asked."""
 
 
-def create_study(session: Session, study_id: str, name: str, document: Document, model_version: str) -> Study:
-    """Add a study in state `queued` with its first event."""
+class StaleError(Exception):
+    """The row has changed since the caller looked at it."""
+
+
+def create_study(
+    session: Session, study_id: str, name: str, document: Document, model_version: str, owner: str = ""
+) -> Study:
+    """Add a study in state `queued` with its first event; one that is there under this id is returned as it is."""
+    known = session.get(Study, study_id)
+    if known is not None:
+        return known
     now_s = clock_s(session)
     study = Study(
-        id=study_id, name=name, state="queued", attempt=1, enqueued_attempt=0, version=1, document=document,
-        model_version=model_version, chunks_planned=None, timeout_s=None, chunks_done=0, trials_done=0,
-        feasible_done=0, busy_s=0.0,
-        result=None, error=None, created_at_s=now_s, started_at_s=None, finished_at_s=None,
+        id=study_id, name=name, owner=owner, state="queued", attempt=1, enqueued_attempt=0, version=1,
+        document=document, model_version=model_version, chunks_planned=None, timeout_s=None, chunks_done=0,
+        trials_done=0, feasible_done=0, busy_s=0.0, result=None, error=None,
+        created_at_s=now_s, started_at_s=None, finished_at_s=None,
     )  # fmt: skip
     session.add(study)
     session.flush()
@@ -49,6 +67,18 @@ def get_study(session: Session, study_id: str) -> Study:
     if study is None:
         raise NotFoundError(f"unknown study '{study_id}'")
     return study
+
+
+def count_unfinished(session: Session, owner: str) -> int:
+    """Number of queued and running studies of one owner."""
+    query = sa.select(sa.func.count()).select_from(Study)
+    return session.scalar(query.where(Study.owner == owner, Study.state.in_(UNFINISHED_STATES))) or 0
+
+
+def count_by_state(session: Session) -> dict[str, int]:
+    """Number of studies in each state that occurs."""
+    rows = session.execute(sa.select(Study.state, sa.func.count()).group_by(Study.state)).all()
+    return {row[0]: row[1] for row in rows}
 
 
 def study_state(session: Session, study_id: str) -> str:
@@ -70,9 +100,9 @@ def list_studies(session: Session, state: str | None, before: tuple[float, str] 
     return list(session.scalars(query))
 
 
-def delete_study(session: Session, study_id: str) -> None:
+def delete_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> None:
     """Remove a finished study with everything it holds."""
-    study = _locked_study(session, study_id)
+    study = _locked_study(session, study_id, is_wanted)
     if study.state in UNFINISHED_STATES:
         raise ConflictError(f"study '{study_id}' is {study.state}: cancel it before deleting it")
     session.execute(sa.delete(designs).where(designs.c.study_id == study_id))
@@ -80,9 +110,9 @@ def delete_study(session: Session, study_id: str) -> None:
     session.execute(sa.delete(Study).where(Study.id == study_id))
 
 
-def cancel_study(session: Session, study_id: str) -> Study:
+def cancel_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> Study:
     """Turn a queued or running study into a cancelled one; what runs of it may write nothing any more."""
-    study = _locked_study(session, study_id)
+    study = _locked_study(session, study_id, is_wanted)
     if study.state == "cancelled":
         return study
     if study.state not in UNFINISHED_STATES:
@@ -90,9 +120,9 @@ def cancel_study(session: Session, study_id: str) -> Study:
     return _finish(session, study, "cancelled")
 
 
-def resume_study(session: Session, study_id: str) -> Study:
+def resume_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> Study:
     """Queue a cancelled or failed study again; it goes on after its last recorded chunk."""
-    study = _locked_study(session, study_id)
+    study = _locked_study(session, study_id, is_wanted)
     if study.state not in ("cancelled", "failed"):
         raise ConflictError(f"study '{study_id}' is {study.state}: only a cancelled or failed study resumes")
     study.state, study.error, study.finished_at_s = "queued", None, None
@@ -253,11 +283,13 @@ def progress(study: Study) -> Document:
     }  # fmt: skip
 
 
-def _locked_study(session: Session, study_id: str) -> Study:
+def _locked_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> Study:
     """Return the study, its row locked, so that its events get ids in the order of their commits."""
     study = session.scalar(sa.select(Study).where(Study.id == study_id).with_for_update())
     if study is None:
         raise NotFoundError(f"unknown study '{study_id}'")
+    if not is_wanted(study.version):
+        raise StaleError(f"study '{study_id}' has changed since it was read; it is at version {study.version} now")
     return study
 
 

@@ -37,6 +37,7 @@ class Study(Table):
 
     id: Mapped[str] = mapped_column(sa.String(40), primary_key=True)
     name: Mapped[str] = mapped_column(sa.String(200))
+    owner: Mapped[str] = mapped_column(sa.String(40), default="")
     state: Mapped[str] = mapped_column(sa.String(16), index=True)
     attempt: Mapped[int] = mapped_column(default=1)
     enqueued_attempt: Mapped[int] = mapped_column(default=0)
@@ -93,6 +94,52 @@ class EvaluationAnswer(Table):
     model_version: Mapped[str] = mapped_column(sa.String(40))
     answer: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
     created_at_s: Mapped[float]
+
+
+class ApiKey(Table):
+    """A caller's key; of its secret only the hash is kept."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(sa.String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(200))
+    secret_sha256: Mapped[str] = mapped_column(sa.String(64))
+    scope: Mapped[str] = mapped_column(sa.String(16))
+    created_at_s: Mapped[float]
+    expires_at_s: Mapped[float | None]
+    revoked_at_s: Mapped[float | None]
+    last_used_at_s: Mapped[float | None]
+
+
+class AuditEntry(Table):
+    """One call that changed something or was forbidden, and who made it."""
+
+    __tablename__ = "audit_log"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    at_s: Mapped[float] = mapped_column(index=True)
+    key_id: Mapped[str] = mapped_column(sa.String(40))
+    action: Mapped[str] = mapped_column(sa.String(300))
+    status: Mapped[int]
+    request_id: Mapped[str] = mapped_column(sa.String(64))
+    address: Mapped[str] = mapped_column(sa.String(80))
+
+
+class IdempotentCall(Table):
+    """A call under an Idempotency-Key: in flight while it has no status, then its answer."""
+
+    __tablename__ = "idempotent_calls"
+
+    caller: Mapped[str] = mapped_column(sa.String(40), primary_key=True)
+    key: Mapped[str] = mapped_column(sa.String(200), primary_key=True)
+    request_sha256: Mapped[str] = mapped_column(sa.String(64))
+    executor_id: Mapped[str] = mapped_column(sa.String(80))
+    began_at_s: Mapped[float]
+    expires_at_s: Mapped[float] = mapped_column(index=True)
+    status: Mapped[int | None]
+    headers: Mapped[dict[str, str] | None] = mapped_column(sa.JSON(none_as_null=True))
+    body: Mapped[str | None] = mapped_column(sa.Text)
 
 
 designs = sa.Table(

@@ -49,12 +49,13 @@ def orphans(
     long: after an outage of the database everyone looks stale. Only the eldest live executor acts.
     """
     trusts_age = heartbeat.steady_s() > stale_after_s
-    live = [row.id for row, age_s in known if _is_alive(row, age_s, stale_after_s)]
+    live = [row.id for row, age_s in known if is_alive(row, age_s, stale_after_s)]
     if not live or live[0] != me:
         return []
-    present = {row.id for row, age_s in known if _is_alive(row, age_s, stale_after_s if trusts_age else float("inf"))}
+    present = {row.id for row, age_s in known if is_alive(row, age_s, stale_after_s if trusts_age else float("inf"))}
     return [workflow_id for workflow_id, owner in owners.items() if owner not in present]
 
 
-def _is_alive(row: Executor, age_s: float, stale_after_s: float) -> bool:
+def is_alive(row: Executor, age_s: float, stale_after_s: float) -> bool:
+    """Whether an executor has beaten lately and is no process of this machine that is gone."""
     return age_s <= stale_after_s and not is_known_dead(row.machine, row.pid, row.process_started)

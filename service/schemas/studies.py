@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel, Field
 
 from service.db import queries
 from service.db.tables import Study
 from service.schemas.designs import TrialRead
-
-StudyState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+from service.schemas.moments import moment
+from service.schemas.states import StudyState
 
 
 class ProgressRead(BaseModel):
@@ -86,10 +86,6 @@ def study_fields(study: Study) -> dict[str, Any]:
     return {
         "id": study.id, "name": study.name, "state": study.state, "progress": queries.progress(study),
         "document": study.document, "model_version": study.model_version, "error": study.error,
-        "created_at": _moment(study.created_at_s), "started_at": _moment(study.started_at_s),
-        "finished_at": _moment(study.finished_at_s), "attempt": study.attempt, "version": study.version,
+        "created_at": moment(study.created_at_s), "started_at": moment(study.started_at_s),
+        "finished_at": moment(study.finished_at_s), "attempt": study.attempt, "version": study.version,
     }  # fmt: skip
-
-
-def _moment(time_s: float | None) -> datetime | None:
-    return None if time_s is None else datetime.fromtimestamp(time_s, UTC)

@@ -76,9 +76,14 @@ def quick_settings(database_url: str) -> Settings:
 @pytest.fixture(scope="module", params=KINDS)
 def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A client of a running application, its jobs included; one for all tests of a file and kind of database."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('database') / 'chipfit.sqlite'}"
-    else:
-        url = request.getfixturevalue("postgres_server").create_database()
+    url = new_database_url(request, tmp_path_factory)
     with TestClient(create_app(quick_settings(url), fake_engine()), raise_server_exceptions=False) as client:
         yield client
+
+
+def new_database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """URL of an empty database of the kind that a fixture of a whole file is parametrised with."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path_factory.mktemp('database') / 'chipfit.sqlite'}"
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.create_database()

@@ -102,11 +102,13 @@ def main() -> int:
     arguments.add_argument("database_url")
     arguments.add_argument("--no-studies", action="store_true")
     arguments.add_argument("--no-migrate", action="store_true")
+    arguments.add_argument("--require-keys", action="store_true")
     arguments.add_argument("--host", default="127.0.0.1")
     arguments.add_argument("--port", type=int, default=0)
     options = arguments.parse_args()
     settings = Settings(
         database_url=options.database_url,
+        require_keys=options.require_keys,
         host=options.host,
         port=options.port,
         run_studies=not options.no_studies,

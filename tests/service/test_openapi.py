@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import schemathesis
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app
+from service.db.session import open_database
+from service.security import create_key
 from service.settings import Settings
 from tests.service.fake_engine import fake_engine
 from tests.service.test_durability import Processes
 
-CASES = 20
-"""Generated requests for each operation."""
+CASES = int(os.environ.get("CHIPFIT_API_CASES", "8"))
+"""Generated requests for each operation; a hundred of them before a release."""
 
 
 @pytest.fixture(scope="module")
@@ -76,23 +79,31 @@ def test_the_service_answers_as_it_says(database_url: str, tmp_path: Path) -> No
     """Every operation with values its schema allows and others it forbids, against a server of its own."""
     processes = Processes(database_url, tmp_path)
     try:
-        server = processes.serve()
-        schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
-        names = [check_operation(found.ok()) for found in schema.get_all_operations()]
+        server = processes.serve("--require-keys")
+        headers = admin_key(database_url)
+        schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json", headers=headers)
+        names = [check_operation(found.ok(), headers) for found in schema.get_all_operations()]
         assert len(names) >= 18
-        assert httpx.get(f"{server.url}/readyz").status_code == 200
+        assert httpx.get(f"{server.url}/readyz", headers=headers).status_code == 200
     finally:
         processes.end()
 
 
-def check_operation(operation: Any) -> str:
+def admin_key(database_url: str) -> dict[str, str]:
+    database = open_database(database_url)
+    token = create_key(database, "tests", "admin", None).token
+    database.close()
+    return {"Authorization": f"Bearer {token}"}
+
+
+def check_operation(operation: Any, headers: dict[str, str]) -> str:
     """Call one operation with generated cases and compare every answer with the specification."""
 
     @hypothesis.given(case=operation.as_strategy())
     @hypothesis.settings(max_examples=CASES, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
     def check(case: Any) -> None:
         # page tokens, filters and studies follow rules that a schema cannot say
-        case.call_and_validate(timeout=20, excluded_checks=[positive_data_acceptance])
+        case.call_and_validate(timeout=20, headers=headers, excluded_checks=[positive_data_acceptance])
 
     check()
     return str(operation.label)

@@ -47,11 +47,11 @@ def test_a_port_in_use_ends_the_start_in_one_line(tmp_path: Path, sqlite_url: st
     assert process.log_text() == f"chipfit: 127.0.0.1:{port} cannot be listened on: Address already in use\n"
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org"])
-def test_an_address_beyond_this_machine_is_refused(tmp_path: Path, sqlite_url: str, host: str) -> None:
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
+def test_an_address_that_is_not_of_this_machine_is_refused(tmp_path: Path, sqlite_url: str, host: str) -> None:
     process = ServiceProcess("serve", sqlite_url, tmp_path / "log", "--host", host)
     assert process.wait() == 2
-    assert process.log_text().startswith("chipfit: host must be a loopback address")
+    assert process.log_text().startswith(f"chipfit: {host}:0 cannot be listened on")
 
 
 @pytest.mark.parametrize("url", ["mysql://host/name", "sqlite://", "sqlite:///:memory:", "nonsense", "sqlite:///"])

@@ -1,0 +1,9 @@
+"""States of a study."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+StudyState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+
+STUDY_STATES: tuple[StudyState, ...] = get_args(StudyState)
