@@ -72,6 +72,6 @@ def _measure(seed: int, seconds: float) -> dict[str, Any]:
     scenario = problem.scenarios[0]
     return {
         "designs_per_s": judged / (time.perf_counter() - started),
-        "alternatives": len(scenario.sequence_bytes),  # type: ignore[union-attr]
+        "alternatives": scenario.n_alternatives,
         "mixes": [mix.name for mix in scenario.scenario.mixes],  # type: ignore[union-attr]
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.plans import plan_of
 from explorer.problem import Problem
 from explorer.records import TrialRecord
 from explorer.space import designs_at, point_of
@@ -47,11 +48,12 @@ def bottleneck(problem: Problem, record: TrialRecord) -> dict[str, Any]:
 
 def alternative_of(compiled: CompiledServing, operating_point: Mapping[str, Any]) -> int:
     """Position of an operating point among the alternatives of its scenario."""
-    choices = compiled.choices
+    choices, plan = compiled.choices, plan_of(operating_point)
     names = [mix.name for mix in compiled.scenario.mixes]
     same = (
-        (choices.tensor_parallel == operating_point["tensor_parallel"])
-        & (choices.batch == operating_point["batch"])
+        (choices.tensor_parallel == plan.tensor_parallel)
+        & (choices.attention_data_parallel == plan.attention_data_parallel)
+        & (choices.batch == operating_point["micro_batch"])
         & (choices.mix == names.index(operating_point["precision_mix"]))
     )
     return int(np.flatnonzero(same)[0])

@@ -1,4 +1,4 @@
-"""The exact best mix of formats of one design at one batch and degree, over all combinations of module formats."""
+"""The exact best mix of formats of one design at one batch and plan, over all combinations of module formats."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from explorer.objectives import Mixture, Objective, objective_values
+from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray, IntArray
 from models.evaluate import evaluate
 from models.evaluation import ScenarioEvaluation, worst_violation
@@ -25,13 +26,14 @@ from models.serving.steady import compile_serving
 
 @dataclass(frozen=True)
 class Operation:
-    """One design at work: its scenario, tensor-parallel degree and batch, and what it is judged by."""
+    """One design at work: its scenario, plan and micro-batch, and what it is judged by."""
 
     scenario: ServingScenario
     designs: DesignBatch
     """The one design."""
-    tensor_parallel: int
+    plan: ParallelPlan
     batch: int
+    """Sequences of one micro-batch on one tensor-parallel group."""
     objectives: tuple[Objective, ...]
 
 
@@ -50,7 +52,7 @@ class InnerOptimum:
     cost: float
     """By evaluating the mix itself."""
     feasible: bool
-    """Whether memory and latency limits hold at this batch and degree."""
+    """Whether memory and latency limits hold at this batch and plan."""
     changes: SingleChanges
     single_costs: FloatArray
     """Cost of each of `changes.mixes`, shape (n_mixes,) [1]."""
@@ -62,9 +64,9 @@ def native_classes(designs: DesignBatch) -> tuple[str, ...]:
 
 
 def judged_mixes(operation: Operation, mixes: Sequence[PrecisionMix]) -> ScenarioEvaluation:
-    """Return the evaluation of each mix at the operation's batch and degree, arrays of shape (1, n_mixes)."""
+    """Return the evaluation of each mix at the operation's batch and plan, arrays of shape (1, n_mixes)."""
     scenario = dataclasses.replace(operation.scenario, mixes=tuple(mixes), max_batch=operation.batch)
-    compiled = compile_serving(scenario, [operation.tensor_parallel])
+    compiled = compile_serving(scenario, [operation.plan])
     evaluation = evaluate(operation.designs, operation.designs, [compiled], FactorTables())[0]
     return _columns(evaluation, np.flatnonzero(compiled.choices.batch == operation.batch))
 

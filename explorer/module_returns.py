@@ -62,7 +62,7 @@ def module_resource_return(operation: Operation, mix: PrecisionMix) -> dict[str,
         of experts) have their share of its work; what belongs to no module of the mix is called by its operator.
     """
     scenario = dataclasses.replace(operation.scenario, mixes=(mix,), max_batch=operation.batch)
-    compiled = compile_serving(scenario, [operation.tensor_parallel])
+    compiled = compile_serving(scenario, [operation.plan])
     tables = FactorTables()
     base = _step(compiled, operation.designs, tables)
     owners = _owners(compiled)

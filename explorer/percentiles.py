@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from explorer.document import ServingDocument, SloDocument
+from explorer.plans import plan_of
 from explorer.problem import Problem
 from explorer.workload import request_source
 from models.hardware.design import DesignBatch, take
@@ -125,22 +126,23 @@ def _limits(document: SloDocument) -> dict[str, float]:
 def _scenario(
     scenario: ServingScenario, offer: _Offer, designs: DesignBatch, points: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Designs that share degree and mix are compiled together, then replayed one by one."""
+    """Designs that share plan and mix are compiled together, then replayed one by one."""
     mixes = {mix.name: mix for mix in scenario.mixes}
-    keys = [(int(point["tensor_parallel"]), str(point["precision_mix"])) for point in points]
+    keys = [(plan_of(point), str(point["precision_mix"])) for point in points]
     moments = request_moments(observed_distribution(offer.source)) if isinstance(offer.source, Requests) else None
     found: list[dict[str, Any]] = [{} for _ in points]
     tables = FactorTables()
-    for degree, name in sorted(set(keys)):
-        own = [i for i, key in enumerate(keys) if key == (degree, name)]
+    for plan, name in dict.fromkeys(keys):
+        own = [i for i, key in enumerate(keys) if key == (plan, name)]
         operation = EngineOperation(
-            scenario.network, mixes[name], degree, moments or scenario.requests, scenario.step_overhead_s,
+            scenario.network, mixes[name], plan, moments or scenario.requests, scenario.step_overhead_s,
             scenario.routing_skew, scenario.system.n_chips_per_node, scenario.system.host_sharing_exponent,
         )  # fmt: skip
-        group, n_groups = take(designs, own), scenario.system.n_chips // degree
+        group = take(designs, own)
+        n_groups = scenario.system.n_chips // plan.n_chips * plan.attention_data_parallel
         steps = engine_step_times(operation, group, tables)
         for i, step, held in zip(own, steps, _held_tokens(scenario, operation, group), strict=True):
-            limits = _limits_of(scenario, int(points[i]["batch"]), held)
+            limits = _limits_of(scenario, points[i]["batch"] // plan.attention_data_parallel, held)
             found[i] = _replayed(offer, step, limits, n_groups)
     return found
 

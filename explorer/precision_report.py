@@ -10,6 +10,7 @@ import numpy as np
 from explorer.inner_optimum import InnerOptimum, Operation, inner_optimum, judged_mixes, relative_costs
 from explorer.module_returns import RESOURCES, module_resource_return
 from explorer.objectives import Objective
+from explorer.plans import plan_of
 from explorer.problem import Problem
 from explorer.records import TrialRecord
 from explorer.space import designs_at, point_of
@@ -19,7 +20,7 @@ from models.precision.error import mix_kl_nats
 from models.precision.explanation import ModulePrecision, advice, module_amplification, precision_map
 from models.precision.knapsack import cheapest_choices
 from models.precision.mix import GEMM_MODULES, RECIPES, VECTOR_MODULES, PrecisionMix, precision_mix
-from models.serving.capacity import largest_batch, sequence_bytes_per_chip, weight_bytes_per_chip
+from models.serving.capacity import largest_batch, plan_memory_bytes, stage_weight_bytes
 from models.serving.scenario import ServingScenario
 from models.serving.steady import CompiledServing
 from models.tables import constants
@@ -63,7 +64,7 @@ def _scenario_report(
         node_nm=document.technology.node_nm, tdp_w=document.budget.tdp,
     )  # fmt: skip
     objectives = problem.objectives if len(problem.scenarios) == 1 else (Objective("units_per_s", True),)
-    operation = Operation(scenario, designs, int(point["tensor_parallel"]), int(point["batch"]), tuple(objectives))
+    operation = Operation(scenario, designs, plan_of(point), int(point["micro_batch"]), tuple(objectives))
     mix = next(each for each in scenario.mixes if each.name == point["precision_mix"])
     own_kl = mix_kl_nats(mix, scenario.network, kappa=quality.kappa)
     budget = quality.budget_nats if np.isfinite(quality.budget_nats) else own_kl
@@ -120,11 +121,11 @@ def _only(mix: PrecisionMix, module: str) -> PrecisionMix:
 
 def _weight_bytes(operation: Operation, mixes: list[PrecisionMix]) -> FloatArray:
     """Stored weights of one chip under each mix, shape (n_mixes,) [B]."""
-    return np.asarray(weight_bytes_per_chip(operation.scenario.network, [operation.tensor_parallel], mixes)[0])
+    return stage_weight_bytes(operation.scenario.network, operation.plan, mixes)
 
 
 def _against_bf16(operation: Operation, mix: PrecisionMix) -> dict[str, float]:
-    """The whole mix against bf16 everywhere at the same batch and degree."""
+    """The whole mix against bf16 everywhere at the same batch and plan."""
     judged = judged_mixes(operation, [RECIPES["bf16"], mix])
     weights = _weight_bytes(operation, [RECIPES["bf16"], mix])
     held = _largest_batch(operation, [RECIPES["bf16"], mix])
@@ -141,10 +142,9 @@ def _against_bf16(operation: Operation, mix: PrecisionMix) -> dict[str, float]:
 
 
 def _largest_batch(operation: Operation, mixes: list[PrecisionMix]) -> FloatArray:
-    """Sequences that memory holds under each mix, shape (n_mixes,) [1]."""
+    """Sequences that memory holds in each micro-batch under each mix, shape (n_mixes,) [1]."""
     network, tokens = operation.scenario.network, operation.scenario.requests.reserved_tokens
-    sequence = sequence_bytes_per_chip(network, [operation.tensor_parallel], mixes, tokens)[0]
-    fits = largest_batch(operation.designs, _weight_bytes(operation, mixes), sequence)[0]
+    fits = largest_batch(operation.designs, *plan_memory_bytes(network, operation.plan, mixes, tokens))[0]
     return np.asarray(np.maximum(fits, 0.0))
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from explorer.plans import plan_chosen, plan_document
 from explorer.problem import Judgement, Problem, judged_metrics, violated_limit
 from explorer.space import values_at
 from explorer.workload import Quality
-from models.checks import FloatArray, IntArray
+from models.checks import IntArray
 from models.hardware.design import (
     DESIGN_FIELDS,
     CoreControl,
@@ -101,31 +101,27 @@ def design_document(designs: DesignBatch, index: int) -> dict[str, Any]:
 def operating_point(problem: Problem, judgement: Judgement, index: int) -> dict[str, Any]:
     """The inner choices of one design: plan, batch, formats, by scenario where there are several."""
     points = {}
-    parts = zip(problem.scenarios, problem.qualities, judgement.evaluations, judgement.chosen, strict=True)
-    for compiled, quality, evaluation, chosen in parts:
+    parts = zip(problem.scenarios, problem.qualities, judgement.evaluations, strict=True)
+    for compiled, quality, evaluation in parts:
         choice = {name: values[index, 0] for name, values in evaluation.choices.items()}
         points[compiled.name] = _DESCRIBED[evaluation.kind](compiled.scenario, quality, choice)
         if isinstance(compiled, CompiledServing):
-            weight_bytes = compiled.weight_bytes[[int(chosen[index])]]
-            points[compiled.name] |= _memory_point(take(judgement.designs, [index]), weight_bytes)
+            points[compiled.name] |= _memory_point(take(judgement.designs, [index]), choice["weight_bytes"])
     return points if len(points) > 1 else next(iter(points.values()))
 
 
-def _memory_point(design: DesignBatch, weight_bytes: FloatArray) -> dict[str, Any]:
+def _memory_point(design: DesignBatch, weight_bytes: float) -> dict[str, Any]:
     """How much room the weights leave, and whether so little that the batch hangs on a small difference."""
-    free = float(free_memory_fraction(design, weight_bytes)[0, 0])
+    free = float(free_memory_fraction(design, np.array([weight_bytes]))[0, 0])
     return {"free_memory_fraction": free, "capacity_critical": free < CAPACITY_CRITICAL_FRACTION}
 
 
 def _serving_point(scenario: ServingScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:
     mix = scenario.mixes[int(choice["mix"])]
-    degree = int(choice["tensor_parallel"])
-    n_experts = [linear.n_experts for linear in scenario.network.linears if linear.rows == "routed"]
     return {
-        "tensor_parallel": degree,
-        **({"expert_parallel": math.gcd(degree, *n_experts)} if n_experts else {}),
-        "data_parallel": scenario.system.n_chips // degree,
+        "plan": plan_document(scenario, plan_chosen(choice)),
         "batch": int(choice["batch"]),
+        "micro_batch": int(choice["micro_batch"]),
         "scheduling": scenario.scheduling,
         **_mix_point(mix, quality),
         "weight_bits": {m: mix.weight_bits(m) for m in sorted({o.module for o in scenario.network.linears})},
@@ -155,7 +151,7 @@ def _gemm_list_point(scenario: GemmListScenario, quality: Quality, choice: Mappi
 
 def _training_point(scenario: TrainingScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        **{name: int(value) for name, value in choice.items()},
+        "plan": {name: int(value) for name, value in choice.items()},
         "recompute": scenario.plans[0].recompute,
         "precision_mix": scenario.mix.name,
     }

@@ -16,11 +16,11 @@ from models.architectures.lowered import (
     matrix_elements,
 )
 from models.architectures.parallel import split
+from models.architectures.plans import stage_share
 from models.architectures.training_memory import (
     TrainingMemory,
     TrainingPlan,
     residual_bytes,
-    stage_share,
     stored_bits,
     training_formats,
     training_memory,

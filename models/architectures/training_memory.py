@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -96,13 +95,6 @@ def weight_bytes(stage: LoweredNetwork, mix: PrecisionMix) -> float:
 def stored_bits(format_name: str) -> float:
     """Bits of one stored element of a format, scales included [bit]."""
     return number_format(format_name).weight_bits
-
-
-def stage_share(n_layers: int, pipeline_parallel: int) -> float:
-    """Share of the layers on the stage that has the most of them [1]."""
-    if pipeline_parallel > n_layers:
-        raise ValueError(f"pipeline_parallel must be at most {n_layers}, the number of layers, got {pipeline_parallel}")
-    return math.ceil(n_layers / pipeline_parallel) / n_layers
 
 
 def training_memory(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray
 from models.fidelity.grouped import with_skipped
 from models.fidelity.report import GroupReport, TableError, TableReader, error_statistics
@@ -102,7 +103,7 @@ def _setup(rows: MeasuredRows, key: tuple[str, str, str]) -> Setup:
     operation = EngineOperation(
         network=lowered(stated["network"]),
         mix=recipe(MIX),
-        tensor_parallel=int(degree),
+        plan=ParallelPlan(int(degree)),
         requests=request_moments(observed_distribution(requests)),
         step_overhead_s=constants("launch")["step_overhead_s"],
         routing_skew=float(stated["zipf_exponent"] or 0.0),
@@ -138,7 +139,7 @@ def replayed(setup: Setup) -> tuple[Replay, Replay]:
 
 def _bound_step(setup: Setup) -> StepTime:
     """Weights and cache at the full bandwidth, multiplications at the peak, nothing else."""
-    network, degree = setup.operation.network, setup.operation.tensor_parallel
+    network, degree = setup.operation.network, setup.operation.plan.tensor_parallel
     bandwidth = float(setup.designs.memory_bandwidth_bytes_per_s[0])
     peak = float(peak_flop_per_s(setup.designs)[0]) * degree
     weights = float(weight_bytes_per_chip(network, [degree], [setup.operation.mix])[0, 0])

@@ -9,7 +9,7 @@ from `FactorTables`, rows filled on demand and shared by all designs and boxes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,6 +41,10 @@ from models.tables import constants
 
 WHOLE = -1
 """In place of a block: all shapes of a program, tabulated together where every alternative is wanted."""
+
+Part = frozenset[bool]
+LAYERS, EDGE, WHOLE_STEP = frozenset({False}), frozenset({True}), frozenset({False, True})
+"""Parts of a step, by the `Term.edge` of their terms."""
 
 GEMM_COLUMNS = (
     "m", "n", "k", "weight_bytes", "input_bytes", "output_bytes", "rate_class", "dequant_ops", "instances", "copies",
@@ -93,6 +97,8 @@ class Term:
     columns: Mapping[str, FloatArray]
     index: IntArray
     count: FloatArray
+    edge: bool = False
+    """Outside the layers: a pipeline has it on one stage, which holds as many layers as the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,15 +201,46 @@ def run_step(
     StepActivity
         Arrays of shape (n_designs, n_alternatives) or (n_designs, n_kept).
     """
+    return run_parts(program, designs, tables, alternatives=alternatives, keep_terms=keep_terms, parts=(WHOLE_STEP,))[0]
+
+
+def run_parts(
+    program: StepProgram,
+    designs: DesignBatch,
+    tables: FactorTables,
+    *,
+    alternatives: IntArray | None = None,
+    keep_terms: bool = False,
+    parts: Sequence[Part] = (LAYERS, EDGE),
+) -> list[StepActivity]:
+    """
+    Return the activity of parts of a step: what all layers do, and what a pass does once, host time included.
+
+    Parameters
+    ----------
+    program, designs, tables, alternatives, keep_terms
+        As for `run_step`.
+    parts : sequence
+        Each the values of `Term.edge` that it takes.
+
+    Returns
+    -------
+    list of StepActivity
+        Arrays of shape (n_designs, n_alternatives) or (n_designs, n_kept).
+    """
     signatures, inverse = native_signature(designs)
     if len(signatures) == 1:
-        return _run(program, designs, signatures[0], tables, alternatives, keep_terms)
-    parts = [np.flatnonzero(inverse == i) for i in range(len(signatures))]
+        return _run(program, designs, signatures[0], tables, alternatives, keep_terms, parts)
+    members = [np.flatnonzero(inverse == i) for i in range(len(signatures))]
     runs = [
-        _run(program, take(designs, p), classes, tables, None if alternatives is None else alternatives[p], keep_terms)
-        for p, classes in zip(parts, signatures, strict=True)
-    ]
-    return _join(runs, np.argsort(np.concatenate(parts), kind="stable"))
+        _run(
+            program, take(designs, m), classes, tables, None if alternatives is None else alternatives[m], keep_terms,
+            parts,
+        )
+        for m, classes in zip(members, signatures, strict=True)
+    ]  # fmt: skip
+    order = np.argsort(np.concatenate(members), kind="stable")
+    return [_join(list(of_part), order) for of_part in zip(*runs, strict=True)]
 
 
 def _run(
@@ -213,13 +250,12 @@ def _run(
     tables: FactorTables,
     alternatives: IntArray | None,
     keep_terms: bool,
-) -> StepActivity:
+    parts: Sequence[Part],
+) -> list[StepActivity]:
     """Run all terms on designs that share their native classes, and add them up."""
     shape = (designs.n_designs, program.n_alternatives if alternatives is None else alternatives.shape[1])
-    time_s, dram, vector, link = (np.zeros(shape) for _ in range(4))
-    time_s += program.overhead_s
-    macs: dict[str, FloatArray] = {}
-    kept: dict[str, TermActivity] = {}
+    sums = [_Sums(shape, program.overhead_s if True in part else 0.0) for part in parts]
+    of_edge = {edge: sums[i] for i, part in enumerate(parts) for edge in part}
     gemms = _gemm_activities(program, designs, classes, tables, alternatives)
     for each in program.terms:
         if each.kind == "gemm":
@@ -228,18 +264,38 @@ def _run(
             wanted = None if alternatives is None else each.index[alternatives]
             columns = each.columns if wanted is None else {name: v[wanted] for name, v in each.columns.items()}
             activity = _RUN[each.kind](each.op, columns, designs, classes)
-        carried = _carrier(each, alternatives)
-        time_s += carried(activity.time_s)
-        for total, values in ((dram, activity.dram_bytes), (vector, activity.vector_ops), (link, activity.link_bytes)):
+        of_edge[each.edge].add(each.name, activity, _carrier(each, alternatives), keep_terms)
+    return [each.activity(shape) for each in sums]
+
+
+class _Sums:
+    """Running sums of a part of a step over its terms."""
+
+    def __init__(self, shape: tuple[int, int], overhead_s: float) -> None:
+        self.time_s, self.dram, self.vector, self.link = (np.zeros(shape) for _ in range(4))
+        self.time_s += overhead_s
+        self.macs: dict[str, FloatArray] = {}
+        self.terms: dict[str, TermActivity] = {}
+
+    def add(
+        self, name: str, activity: TermActivity, carried: Callable[[FloatArray], FloatArray], keep_terms: bool
+    ) -> None:
+        """Add one term, carried to the alternatives."""
+        self.time_s += carried(activity.time_s)
+        totals = (self.dram, self.vector, self.link)
+        for total, values in zip(totals, (activity.dram_bytes, activity.vector_ops, activity.link_bytes), strict=True):
             if values.any():
                 total += carried(values)
-        for name, values in activity.macs.items():
-            macs[name] = macs.get(name, 0.0) + carried(values)
+        for code, values in activity.macs.items():
+            self.macs[code] = self.macs.get(code, 0.0) + carried(values)
         if keep_terms:
-            unique = each.name if each.name not in kept else f"{each.name}_{len(kept)}"
-            kept[unique] = _counted(activity, carried)
-    full = {name: np.broadcast_to(values, shape) for name, values in macs.items()}
-    return StepActivity(time_s, full, dram, vector, link, kept)
+            unique = name if name not in self.terms else f"{name}_{len(self.terms)}"
+            self.terms[unique] = _counted(activity, carried)
+
+    def activity(self, shape: tuple[int, int]) -> StepActivity:
+        """The sums so far."""
+        macs = {name: np.broadcast_to(values, shape) for name, values in self.macs.items()}
+        return StepActivity(self.time_s, macs, self.dram, self.vector, self.link, self.terms)
 
 
 def _carrier(each: Term, alternatives: IntArray | None) -> Callable[[FloatArray], FloatArray]:

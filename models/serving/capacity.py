@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from models.architectures.lowered import LoweredNetwork, weight_elements_per_module
+from models.architectures.lowered import LoweredNetwork, matrix_elements, weight_elements_per_module
 from models.architectures.parallel import split
+from models.architectures.plans import ParallelPlan, pipeline_depths, stage_plans, stage_share
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch
 from models.precision.mix import PrecisionMix
 from models.serving.programs import STATE_BYTES
-from models.serving.scenario import ServingScenario, tensor_parallel_degrees
+from models.serving.scenario import ServingScenario
 from models.tables import constants
 
 CAPACITY_CRITICAL_FRACTION = 0.1
@@ -31,33 +34,84 @@ def usable_memory_fraction() -> float:
 
 
 def weight_bytes_per_chip(network: LoweredNetwork, degrees: Sequence[int], mixes: Sequence[PrecisionMix]) -> FloatArray:
-    """Stored weights of one chip, shape (n_degrees, n_mixes) [B]; what is no matrix stays in 16 bit."""
-    table = np.empty((len(degrees), len(mixes)))
-    for i, degree in enumerate(degrees):
-        elements = weight_elements_per_module(split(network, degree))
-        for j, mix in enumerate(mixes):
-            table[i, j] = sum(count * _bits(mix, module) for module, count in elements.items()) / 8.0
-    return table
+    """Stored weights of one chip of a tensor-parallel group, shape (n_degrees, n_mixes) [B]."""
+    return np.stack([stage_weight_bytes(network, ParallelPlan(degree), mixes) for degree in degrees])
 
 
-def degrees_that_fit(scenario: ServingScenario) -> list[int]:
+def stage_weight_bytes(network: LoweredNetwork, plan: ParallelPlan, mixes: Sequence[PrecisionMix]) -> FloatArray:
     """
-    Return the tensor-parallel degrees worth trying.
+    Return the stored weights of the fullest chip of a plan, shape (n_mixes,) [B].
 
-    Those inside a node under which the largest memory holds a sequence in some mix; degrees of whole nodes only where
-    no degree inside a node does. All degrees where none does, so that the excess shows, and where the largest memory
-    is not known.
+    Further groups with tokens of their own hold all but the routed experts again; experts are dealt whole. A stage
+    of a pipeline holds the most layers that any does and the larger of embedding and output head. What is no matrix
+    stays in 16 bit.
     """
-    degrees = tensor_parallel_degrees(scenario)
+    cut = split(network, plan.tensor_parallel)
+    elements = weight_elements_per_module(cut)
+    if plan.attention_data_parallel > 1:
+        elements |= _dealt_experts(network, plan.stage_chips)
+    share = stage_share(network.n_layers, plan.pipeline_parallel)
+    stored = []
+    for mix in mixes:
+        of_module = {name: count * _bits(mix, name) / 8.0 for name, count in elements.items()}
+        ends = [of_module.pop(name, 0.0) for name in ("embedding", "output_head")]
+        at_ends = sum(ends) if plan.pipeline_parallel == 1 else max(ends)
+        stored.append(sum(of_module.values()) * share + at_ends)
+    return np.array(stored)
+
+
+def _dealt_experts(network: LoweredNetwork, n_chips: int) -> dict[str, float]:
+    """Elements of the routed experts on the fullest of the chips that they are dealt to whole, by module."""
+    elements: dict[str, float] = {}
+    for linear in (o for o in network.linears if o.rows == "routed"):
+        held = math.ceil(linear.n_experts / n_chips) / linear.n_experts
+        elements[linear.module] = elements.get(linear.module, 0.0) + matrix_elements(linear) * held
+    return elements
+
+
+def plans_that_fit(scenario: ServingScenario) -> dict[ParallelPlan, list[int]]:
+    """
+    Return the ways to share a stage and for each the depths of a pipeline, of those that may hold the network.
+
+    Depths at which not even the largest memory holds one sequence in some mix are left out, and ways that no depth
+    is left of. All of them where none does, so that the excess shows, and where the largest memory is not known.
+    """
+    network, system = scenario.network, scenario.system
+    found = {
+        plan: pipeline_depths(network.n_layers, system.n_chips // plan.stage_chips)
+        for plan in stage_plans(network, system.n_chips, system.n_chips_per_node)
+    }
     if scenario.largest_memory_bytes is None:
-        return degrees
-    weights = weight_bytes_per_chip(scenario.network, degrees, scenario.mixes)
-    tokens = scenario.requests.reserved_tokens
-    sequence = sequence_bytes_per_chip(scenario.network, degrees, scenario.mixes, tokens)
-    held = _sequences_held(scenario.largest_memory_bytes * usable_memory_fraction(), weights, sequence)
-    fitting = [t for t, sequences in zip(degrees, held.max(axis=1), strict=True) if sequences >= 1.0]
-    inside = [t for t in fitting if t <= scenario.system.n_chips_per_node]
-    return inside or fitting or degrees
+        return found
+    usable = scenario.largest_memory_bytes * usable_memory_fraction()
+    fitting = {
+        plan: [p for p in depths if _holds_one(scenario, dataclasses.replace(plan, pipeline_parallel=p), usable)]
+        for plan, depths in found.items()
+    }
+    return {plan: depths for plan, depths in fitting.items() if depths} or found
+
+
+def _holds_one(scenario: ServingScenario, plan: ParallelPlan, usable_bytes: float) -> bool:
+    """Whether a sequence for each stage fits beside the weights in some mix."""
+    memory = plan_memory_bytes(scenario.network, plan, scenario.mixes, scenario.requests.reserved_tokens)
+    return bool(_sequences_held(usable_bytes, *memory).max() >= 1.0)
+
+
+def plan_memory_bytes(
+    network: LoweredNetwork, plan: ParallelPlan, mixes: Sequence[PrecisionMix], tokens: float
+) -> tuple[FloatArray, FloatArray]:
+    """
+    Return what the fullest chip of a plan keeps.
+
+    Returns
+    -------
+    weights, cache : arrays of shape (n_mixes,)
+        Stored weights, and what sequences of `tokens` tokens keep on one chip, one for each stage: the micro-batches
+        of a pipeline are all of one size. [B]
+    """
+    depth = plan.pipeline_parallel
+    sequence = sequence_bytes_per_chip(network, [plan.tensor_parallel], mixes, tokens)[0]
+    return stage_weight_bytes(network, plan, mixes), sequence * depth * stage_share(network.n_layers, depth)
 
 
 def _bits(mix: PrecisionMix, module: str) -> float:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize
 
 from models.architectures.lowered import LoweredNetwork
+from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch
 from models.hardware.energy import EnergyPerAccess, energy_per_access
 from models.operators.factor_tables import FactorTables
-from models.operators.step import StepProgram, run_step
+from models.operators.step import StepProgram
 from models.operators.step_energy import settle
 from models.precision.mix import PrecisionMix
-from models.serving.capacity import largest_batch, sequence_bytes_per_chip, weight_bytes_per_chip
+from models.serving.capacity import largest_batch, plan_memory_bytes
 from models.serving.engine_step import BatchLimits, StepTime
 from models.serving.engine_terms import EngineTraits
+from models.serving.pipeline import handover_programs, pass_parts, stage_activity
 from models.serving.programs import StepLoad, compile_step
 from models.serving.scenario import Alternatives, Scheduling
 from models.workload.distribution import RequestMoments
@@ -32,16 +35,16 @@ _BATCHES, _CONTEXT_RATIOS = np.array([1.0, 8.0, 32.0, 64.0, 128.0, 256.0]), np.a
 
 @dataclass(frozen=True)
 class EngineOperation:
-    """How one engine, a tensor-parallel group of chips, runs a network on the requests it serves."""
+    """How one engine, the chips of a plan, runs a network on the requests that each of its groups serves."""
 
     network: LoweredNetwork
     mix: PrecisionMix
-    tensor_parallel: int
+    plan: ParallelPlan
     requests: RequestMoments
     step_overhead_s: float
     routing_skew: float = 0.0
     n_chips_per_node: int | None = None
-    """Chips that share scale-up links; None for all of the group."""
+    """Chips that share scale-up links; None for all of the engine."""
     host_sharing_exponent: float | None = None
     """How the host's links collapse where chips without links of their own share them; None for an unknown host."""
 
@@ -86,7 +89,7 @@ def engine_step_times(
             decode_sequence_s=float(decode[i, 1]),
             decode_context_s=float(decode[i, 2]),
             prefill_pair_s=float(pair_s[i]),
-            host_s=operation.step_overhead_s,
+            host_s=operation.step_overhead_s * operation.plan.pipeline_parallel,
         )
         for i in range(designs.n_designs)
     ]
@@ -108,10 +111,9 @@ def engine_limits(
     list of n_designs BatchLimits
         With a capacity of 0 where the weights do not fit.
     """
-    degrees, mixes, tokens = [operation.tensor_parallel], [operation.mix], operation.requests.reserved_tokens
-    weights = weight_bytes_per_chip(operation.network, degrees, mixes)[0]
-    sequence = sequence_bytes_per_chip(operation.network, degrees, mixes, tokens)[0]
-    held = np.maximum(largest_batch(designs, weights, sequence)[:, 0], 0.0) * tokens
+    tokens, depth = operation.requests.reserved_tokens, operation.plan.pipeline_parallel
+    weights, cache = plan_memory_bytes(operation.network, operation.plan, [operation.mix], tokens)
+    held = np.maximum(largest_batch(designs, weights, cache)[:, 0], 0.0) * depth * tokens
     return [BatchLimits(token_budget, max_sequences, float(capacity), scheduling) for capacity in held]
 
 
@@ -136,17 +138,31 @@ def _settled_s(
     access: EnergyPerAccess,
     tables: FactorTables,
 ) -> FloatArray:
-    """Time of each load at the settled clock, host time aside, shape (n_designs, n_loads) [s]."""
-    n = len(load.tokens)
-    degree, mix = np.full(n, operation.tensor_parallel), np.zeros(n, dtype=np.int64)
-    choices = Alternatives(degree, mix, load.tokens)
+    """
+    Time of each load at the settled clock, host time aside, shape (n_designs, n_loads) [s].
+
+    In a pipeline the load is dealt to a micro-batch for each stage, and takes as long as one of them through all.
+    """
+    n, plan, node = len(load.tokens), operation.plan, operation.n_chips_per_node or operation.plan.n_chips
+    one = np.ones(n, dtype=np.int64)
+    choices = Alternatives(plan.tensor_parallel * one, plan.attention_data_parallel * one, 0 * one, load.tokens)
+    micro = _micro_batch(load, plan.pipeline_parallel)
+    traits = EngineTraits(host_sharing_exponent=operation.host_sharing_exponent)
     program: StepProgram = compile_step(
-        operation.network, [operation.mix], choices, load, overhead_s=0.0, routing_skew=operation.routing_skew,
-        n_chips_per_node=operation.n_chips_per_node,
-        traits=EngineTraits(host_sharing_exponent=operation.host_sharing_exponent),
+        operation.network, [operation.mix], choices, micro, overhead_s=0.0, routing_skew=operation.routing_skew,
+        n_chips_per_node=node, traits=traits,
     )  # fmt: skip
-    activity = run_step(program, designs, tables)
-    return settle(activity, access, designs.tdp_w, access.static_w).time_s
+    handover = handover_programs(operation.network, choices, micro.tokens, node, traits.host_columns)
+    deep, n_layers = plan.pipeline_parallel > 1, operation.network.n_layers
+    parts = pass_parts(program, handover, n_layers, designs, tables, None, deep=deep)
+    activity = stage_activity(parts, np.full((1, 1), plan.pipeline_parallel), np.full((1, 1), plan.stage_chips))
+    return plan.pipeline_parallel * settle(activity, access, designs.tdp_w, access.static_w).time_s
+
+
+def _micro_batch(load: StepLoad, depth: int) -> StepLoad:
+    """One of `depth` equal parts of a load, with at least a whole row; a prompt is in one of them."""
+    rows = {n: np.minimum(v := getattr(load, n), np.maximum(v / depth, 1.0)) for n in ("tokens", "sampled", "decoding")}
+    return dataclasses.replace(load, prompts=load.prompts / depth, **rows)
 
 
 def _decode_coefficients_s(

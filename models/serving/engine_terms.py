@@ -10,32 +10,27 @@ from models.architectures.lowered import LoweredNetwork
 from models.checks import FloatArray, IntArray
 from models.operators.collective_terms import two_level_terms
 from models.operators.step import Term, term
+from models.serving.expert_exchange import ACTIVATION_BYTES, expert_exchange_terms, token_gather_terms
+from models.serving.scenario import Alternatives
 from models.tables import constants
-
-ACTIVATION_BYTES = 2.0
-"""Outputs of products and the partial sums that chips exchange are 16 bit in every mix."""
 
 
 @dataclass(frozen=True)
 class EngineTraits:
     """
-    How an engine and its host work, beyond network, plan and formats; arrays of shape (n_alternatives,).
+    How an engine and its host work, beyond network, plan and formats.
 
-    `attention_data_parallel` groups of chips have tokens of their own (the load is that of one) and share the routed
-    experts; None for one. `host_sharing_exponent` says how the host's links collapse where n chips without links of
-    their own share them, rate ~ (n/2)^-x; None for an unknown host. `scheduled` is False where a batch runs through
-    as it began instead of being put together anew for each step. `decode_on_lanes` is 1 where decode attention does
-    not use the matrix arrays; None where it always does.
+    `host_sharing_exponent` says how the host's links collapse where n chips without links of their own share them,
+    rate ~ (n/2)^-x; None for an unknown host. `scheduled` is False where a batch runs through as it began instead of
+    being put together anew for each step. `decode_on_lanes` of shape (n_alternatives,) is 1 where decode attention
+    does not use the matrix arrays; None where it always does. `dispatched` says that groups with tokens of their own
+    send each one to the chips of its experts; otherwise every chip gathers the tokens of all.
     """
 
-    attention_data_parallel: FloatArray | None = None
     host_sharing_exponent: float | None = None
     scheduled: bool = True
     decode_on_lanes: FloatArray | None = None
-
-    def groups(self, n_alternatives: int) -> FloatArray:
-        """Groups of chips with tokens of their own, shape (n_alternatives,) [1]."""
-        return np.ones(n_alternatives) if self.attention_data_parallel is None else self.attention_data_parallel
+    dispatched: bool = True
 
     def on_lanes(self, n_alternatives: int) -> FloatArray:
         """Whether decode attention runs on the vector lanes, shape (n_alternatives,) [flag]."""
@@ -51,17 +46,22 @@ class EngineTraits:
 def engine_terms(
     network: LoweredNetwork,
     traits: EngineTraits,
-    tensor_parallel: IntArray,
+    choices: Alternatives,
     tokens: FloatArray,
     sampled: FloatArray,
     n_chips_per_node: int,
+    dispatched_bytes: FloatArray,
 ) -> list[Term]:
-    """Messages and host time of a step for `tokens` rows, of which `sampled` are; arrays of shape (n_alternatives,)."""
-    groups = traits.groups(len(tokens))
+    """
+    Messages and host time of a step for `tokens` rows, of which `sampled` are; arrays of shape (n_alternatives,).
+
+    `dispatched_bytes` are those of one element of a row on its way to an expert.
+    """
+    processes = choices.tensor_parallel * choices.attention_data_parallel
     return [
-        *_all_reduce_terms(network, traits, tensor_parallel, tokens, n_chips_per_node),
-        *_token_exchange_terms(network, traits, groups, tokens),
-        _host_term(traits, tensor_parallel * groups, sampled),
+        *_all_reduce_terms(network, traits, choices.tensor_parallel, tokens, n_chips_per_node),
+        *_exchange_terms(network, traits, choices, tokens, n_chips_per_node, dispatched_bytes),
+        _host_term(traits, processes, sampled),
     ]
 
 
@@ -77,24 +77,22 @@ def _all_reduce_terms(
     )  # fmt: skip
 
 
-def _token_exchange_terms(
-    network: LoweredNetwork, traits: EngineTraits, groups: FloatArray, tokens: FloatArray
+def _exchange_terms(
+    network: LoweredNetwork,
+    traits: EngineTraits,
+    choices: Alternatives,
+    tokens: FloatArray,
+    n_chips_per_node: int,
+    dispatched_bytes: FloatArray,
 ) -> list[Term]:
-    """Activations of all groups gathered before routed experts, and their partial sums scattered after them."""
-    if groups.max() <= 1:
-        return []
-    layers = sum(o.count for o in network.linears if o.rows == "routed" and o.module.endswith("_up"))
-    message = groups * tokens * network.hidden_size * ACTIVATION_BYTES
-    return [
-        term(
-            f"experts_{op}", "collective", op, layers, n_chips=groups, message_bytes=message, scale_out=0.0,
-            exposed_fraction=1.0, **traits.host_columns,
-        )
-        for op in ("all_gather", "reduce_scatter")
-    ]  # fmt: skip
+    """Rows of groups that share experts: sent where they are wanted, or gathered everywhere."""
+    host = traits.host_columns
+    if traits.dispatched:
+        return expert_exchange_terms(network, choices, tokens, n_chips_per_node, dispatched_bytes, host)
+    return token_gather_terms(network, choices, tokens, host)
 
 
-def _host_term(traits: EngineTraits, processes: FloatArray, sampled: FloatArray) -> Term:
+def _host_term(traits: EngineTraits, processes: IntArray, sampled: FloatArray) -> Term:
     """Host time beyond that of every step: of each sequence, and of telling the processes of a group what to do."""
     c = constants("launch")
     rounds = np.log2(processes) if traits.scheduled else np.zeros(len(processes))

@@ -18,7 +18,8 @@ from models.operators.step import StepActivity, StepProgram, run_step
 from models.operators.step_energy import settle
 from models.precision.mix import PrecisionMix
 from models.serving.capacity import largest_batch, sequence_bytes_per_chip, weight_bytes_per_chip
-from models.serving.engine_terms import ACTIVATION_BYTES, EngineTraits
+from models.serving.engine_terms import EngineTraits
+from models.serving.expert_exchange import ACTIVATION_BYTES
 from models.serving.programs import StepLoad, compile_step
 from models.serving.scenario import Alternatives
 
@@ -113,8 +114,8 @@ def _program(engines: Engines, load: StepLoad) -> StepProgram:
     groups, on_lanes = (
         np.broadcast_to(v[:, None], shape).ravel() for v in (engines.attention_data_parallel, engines.decode_on_lanes)
     )
-    traits = EngineTraits(groups, engines.host_sharing_exponent, engines.scheduled, on_lanes)
-    choices = Alternatives(degree, mix, load.tokens.ravel())
+    traits = EngineTraits(engines.host_sharing_exponent, engines.scheduled, on_lanes, dispatched=False)
+    choices = Alternatives(degree, groups.astype(np.int64), mix, load.tokens.ravel())
     return compile_step(
         engines.network, engines.mixes, choices, _flat(load), overhead_s=0.0, routing_skew=engines.routing_skew,
         traits=traits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,11 +16,13 @@ from models.architectures.lowered import (
     VectorOperator,
 )
 from models.architectures.parallel import split
+from models.architectures.training import EDGE_MODULES
 from models.checks import FloatArray, IntArray
 from models.operators.attention import mean_keys
 from models.operators.step import StepProgram, Term, step_program, term
 from models.precision.mix import PrecisionMix
-from models.serving.engine_terms import ACTIVATION_BYTES, EngineTraits, engine_terms
+from models.serving.engine_terms import EngineTraits, engine_terms
+from models.serving.expert_exchange import ACTIVATION_BYTES
 from models.serving.mix_columns import Columns, attention_columns, expert_columns, linear_columns, vector_columns
 from models.serving.scenario import Alternatives
 
@@ -110,16 +113,20 @@ def compile_step(
             terms.append(_vector_term(frame, vectors, i))
     for i, states in enumerate(zip(*[c.states for c in cut], strict=True)):
         terms.extend(_state_terms(frame, states, i))
-    node = n_chips_per_node or int(degrees.max())
-    terms.extend(engine_terms(network, traits, choices.tensor_parallel, load.tokens, load.sampled, node))
-    return step_program(terms, overhead_s, _blocks(choices))
+    node = n_chips_per_node or int((choices.tensor_parallel * choices.attention_data_parallel).max())
+    terms.extend(engine_terms(network, traits, choices, load.tokens, load.sampled, node, frame.dispatched_bytes()))
+    placed = [dataclasses.replace(t, edge=t.name.startswith(tuple(EDGE_MODULES))) for t in terms]
+    return step_program(placed, overhead_s, _blocks(choices))
 
 
 def _blocks(choices: Alternatives) -> IntArray:
     """Alternatives of one degree and of neighbouring batches are wanted together."""
     batches, place = np.unique(choices.batch, return_inverse=True)
     quarter = place.reshape(-1) * BATCH_BLOCKS // len(batches)
-    return choices.tensor_parallel.astype(np.int64) * BATCH_BLOCKS + quarter
+    plan = np.unique(np.stack([choices.tensor_parallel, choices.attention_data_parallel]), axis=1, return_inverse=True)[
+        1
+    ]
+    return plan.reshape(-1).astype(np.int64) * BATCH_BLOCKS + quarter
 
 
 @dataclass(frozen=True)
@@ -145,6 +152,10 @@ class _Frame:
     def columns_by_mix(self, columns: Columns) -> dict[str, FloatArray]:
         """Columns with one value per mix, carried to the alternatives."""
         return {name: values[self.choices.mix] for name, values in columns.items()}
+
+    def dispatched_bytes(self) -> FloatArray:
+        """Bytes of one element of a row on its way to a routed expert, in the format that the expert takes."""
+        return self.by_mix([mix.activation_bits("expert_up") / 8.0 for mix in self.mixes])
 
     def weight_copies(self, elements: Sequence[float], module: str) -> FloatArray:
         """Weights of the whole step over those of one operator: what passes between two uses of it [1]."""
@@ -187,7 +198,7 @@ def _expert_terms(
     formats = expert_columns(frame.mixes, up.module, up.module.replace("_up", "_down"), up.gated)
     original = next(each for each in network.linears if each.module == up.module and each.count == up.count)
     inter = original.n_out / (2 if original.gated else 1)
-    groups = frame.traits.groups(len(frame.choices))
+    groups = frame.choices.attention_data_parallel.astype(np.float64)
     return [
         term(
             up.module, "experts", "gated" if up.gated else "plain", up.count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from models.architectures.lowered import LoweredNetwork
+from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray, IntArray
 from models.precision.mix import PrecisionMix
 from models.workload.distribution import RequestMoments
@@ -63,31 +65,28 @@ class ServingScenario:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Inner choices, one entry each of shape (n_alternatives,): degree, precision mix and batch of one group."""
+    """
+    Inner choices, one entry each of shape (n_alternatives,): how a layer is shared, precision mix and batch.
+
+    `batch` sequences decode together on one tensor-parallel group: all of its own, or one micro-batch of them for
+    each stage of a pipeline.
+    """
 
     tensor_parallel: IntArray
+    attention_data_parallel: IntArray
     mix: IntArray
     batch: FloatArray
 
     def __len__(self) -> int:
         return len(self.batch)
 
-
-def tensor_parallel_degrees(scenario: ServingScenario) -> list[int]:
-    """
-    Degrees that divide the chips and leave at least one query head to each: inside a node, or of whole nodes.
-
-    Whole nodes hold what no single one can, and pay for it with the slower links between them.
-    """
-    system = scenario.system
-    heads = min((a.n_heads for a in scenario.network.attentions), default=1)
-    node = system.n_chips_per_node
-    inside = [t for t in range(1, min(node, heads) + 1) if node % t == 0]
-    beyond = list(range(2 * node, min(system.n_chips, heads) + 1, node))
-    return [t for t in inside + beyond if system.n_chips % t == 0]
+    def take(self, index: IntArray) -> Alternatives:
+        """The choices at `index`, in its shape."""
+        return Alternatives(*[getattr(self, field.name)[index] for field in dataclasses.fields(self)])
 
 
-def alternatives(degrees: Sequence[int], n_mixes: int, batches: Sequence[int]) -> Alternatives:
-    """Every combination of the choices, degree slowest and batch fastest."""
-    t, mix, batch = np.meshgrid(np.asarray(degrees), np.arange(n_mixes), np.asarray(batches), indexing="ij")
-    return Alternatives(t.ravel(), mix.ravel(), batch.ravel().astype(np.float64))
+def alternatives(plans: Sequence[ParallelPlan], n_mixes: int, batches: Sequence[float]) -> Alternatives:
+    """Every combination of the choices, plan slowest and batch fastest."""
+    plan, mix, batch = np.meshgrid(np.arange(len(plans)), np.arange(n_mixes), np.asarray(batches), indexing="ij")
+    degrees = np.array([[p.tensor_parallel, p.attention_data_parallel] for p in plans]).reshape(-1, 2)[plan.ravel()]
+    return Alternatives(degrees[:, 0], degrees[:, 1], mix.ravel(), batch.ravel().astype(np.float64))

@@ -2,50 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from models.architectures.lowered import LoweredNetwork
+from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray, IntArray
 from models.evaluation import Figures, ScenarioEvaluation, alternative_windows
 from models.hardware.design import DesignBatch
 from models.hardware.energy import EnergyPerAccess
 from models.operators.factor_tables import FactorTables
-from models.operators.step import StepProgram, run_step
+from models.operators.step import StepActivity, StepProgram
 from models.operators.step_energy import SettledStep, settle
-from models.serving.capacity import (
-    degrees_that_fit,
-    memory_excess_fraction,
-    sequence_bytes_per_chip,
-    weight_bytes_per_chip,
-)
+from models.serving.capacity import memory_excess_fraction, plans_that_fit
 from models.serving.engine_terms import EngineTraits
-from models.serving.programs import StepLoad, compile_step
-from models.serving.scenario import (
-    BATCH_GRID,
-    Alternatives,
-    ServingScenario,
-    System,
-    alternatives,
+from models.serving.pipeline import (
+    Handover,
+    PassParts,
+    PipelineOptions,
+    Pipelines,
+    handover_programs,
+    pass_parts,
+    pipeline_options,
+    shallowest_pipelines,
+    stage_activity,
 )
+from models.serving.programs import StepLoad, compile_step
+from models.serving.scenario import BATCH_GRID, Alternatives, ServingScenario, System, alternatives
 
 
 @dataclass(frozen=True)
 class CompiledServing:
-    """A serving scenario as programs over alternatives (degree x mix x batch); knows nothing of designs."""
+    """A serving scenario as programs over alternatives (plan of a stage x mix x batch); knows nothing of designs."""
 
     scenario: ServingScenario
     choices: Alternatives
     step: StepProgram
-    """One decode step; with chunked scheduling the prompts' share of it is inside."""
+    """One decode pass of a batch; with chunked scheduling the prompts' share of it is inside."""
+    step_handover: Handover
     prompt: StepProgram
-    """Whole prompts computed alone: alternatives are (degree x mix) at the 95th percentile, then at the mean."""
+    """Whole prompts computed alone: alternatives are (plan x mix) at the 95th percentile, then at the mean."""
+    prompt_handover: Handover
     prompt_index: IntArray
-    """Alternative -> (degree x mix) of `prompt`."""
-    weight_bytes: FloatArray
-    sequence_bytes: FloatArray
+    """Alternative -> (plan x mix) of `prompt`."""
+    pipelines: PipelineOptions
 
     @property
     def name(self) -> str:
@@ -69,20 +72,28 @@ class CompiledServing:
 
     @property
     def windows(self) -> IntArray:
-        """First and last alternative of each degree and mix, batches rising, shape (n_windows, 2)."""
+        """First and last alternative of each plan and mix, batches rising, shape (n_windows, 2)."""
         return alternative_windows(self.prompt_index)
 
     @property
     def used_links(self) -> frozenset[str]:
         """Links that some alternative sends over."""
-        largest = int(self.choices.tensor_parallel.max())
-        inside = {"scale_up"} if largest > 1 and self.system.n_chips_per_node > 1 else set()
-        return frozenset(inside | ({"scale_out"} if largest > self.system.n_chips_per_node else set()))
+        options = self.pipelines
+        most = int((options.depth * options.stage_chips).max())
+        inside = {"scale_up"} if most > 1 and self.system.n_chips_per_node > 1 else set()
+        return frozenset(inside | ({"scale_out"} if most > self.system.n_chips_per_node else set()))
 
 
-def compile_serving(scenario: ServingScenario, degrees: Sequence[int] | None = None) -> CompiledServing:
+def compile_serving(scenario: ServingScenario, plans: Sequence[ParallelPlan] | None = None) -> CompiledServing:
     """
-    Return the programs of a scenario for every feasible degree, allowed mix and batch.
+    Return the programs of a scenario for every feasible plan, allowed mix and batch.
+
+    Parameters
+    ----------
+    scenario : ServingScenario
+    plans : sequence of ParallelPlan, optional
+        Plans to compile just as they are, no two of which share a stage alike; where left out every way to share a
+        stage, each in pipelines as deep as a design needs (`models.serving.pipeline`).
 
     Raises
     ------
@@ -93,21 +104,24 @@ def compile_serving(scenario: ServingScenario, degrees: Sequence[int] | None = N
     if not scenario.mixes:
         raise ValueError("a serving scenario needs at least one precision mix")
     require_served(scenario.network)
-    degrees = list(degrees or degrees_that_fit(scenario))
-    batches = [b for b in BATCH_GRID if b <= scenario.max_batch]
-    choices = alternatives(degrees, len(scenario.mixes), batches)
-    position = {t: i for i, t in enumerate(degrees)}
-    degree = np.array([position[int(t)] for t in choices.tensor_parallel])
-    weights = weight_bytes_per_chip(scenario.network, degrees, scenario.mixes)
-    sequence = sequence_bytes_per_chip(scenario.network, degrees, scenario.mixes, scenario.requests.reserved_tokens)
+    if plans is None:
+        depths = plans_that_fit(scenario)
+    else:
+        depths = {dataclasses.replace(plan, pipeline_parallel=1): [plan.pipeline_parallel] for plan in plans}
+    stages = list(depths)
+    choices = alternatives(stages, len(scenario.mixes), [b for b in BATCH_GRID if b <= scenario.max_batch])
+    one = alternatives(stages, len(scenario.mixes), [1])
+    step_load, prompt_load = _step_load(scenario, choices), _prompt_load(scenario, one)
+    prompts = one.take(np.tile(np.arange(len(one)), 2))
     return CompiledServing(
         scenario,
         choices,
-        step=_step_program(scenario, choices),
-        prompt=_prompt_program(scenario, degrees),
-        prompt_index=degree * len(scenario.mixes) + choices.mix,
-        weight_bytes=weights[degree, choices.mix],
-        sequence_bytes=sequence[degree, choices.mix],
+        step=_program(scenario, choices, step_load),
+        step_handover=_handover(scenario, choices, step_load.tokens),
+        prompt=_program(scenario, prompts, prompt_load),
+        prompt_handover=_handover(scenario, prompts, prompt_load.tokens),
+        prompt_index=np.repeat(np.arange(len(one)), len(choices) // len(one)),
+        pipelines=pipeline_options(scenario, choices, depths),
     )
 
 
@@ -124,12 +138,12 @@ def require_served(network: LoweredNetwork) -> None:
         raise ValueError(f"{_NOT_SERVED[network.kind]}, got network '{network.name}'")
 
 
-def _step_program(scenario: ServingScenario, choices: Alternatives) -> StepProgram:
-    """One token for each running sequence and, where scheduling is chunked, as much prompt as the batch uses up."""
+def _step_load(scenario: ServingScenario, choices: Alternatives) -> StepLoad:
+    """One token for each sequence and, where scheduling is chunked, as much prompt as the batch uses up."""
     requests = scenario.requests
     chunked = 1.0 if scenario.scheduling == "chunked" else 0.0
     finished = choices.batch / requests.output_tokens * chunked
-    load = StepLoad(
+    return StepLoad(
         tokens=choices.batch + finished * requests.prompt_tokens,
         sampled=choices.batch + finished,
         decoding=choices.batch,
@@ -137,21 +151,12 @@ def _step_program(scenario: ServingScenario, choices: Alternatives) -> StepProgr
         prompts=finished * requests.prompt_tokens / requests.effective_prompt_tokens,
         prompt_tokens=np.full(len(choices), requests.effective_prompt_tokens),
     )
-    return compile_step(
-        scenario.network, scenario.mixes, choices, load,
-        overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
-        n_chips_per_node=scenario.system.n_chips_per_node,
-        traits=EngineTraits(host_sharing_exponent=scenario.system.host_sharing_exponent),
-    )  # fmt: skip
 
 
-def _prompt_program(scenario: ServingScenario, degrees: Sequence[int]) -> StepProgram:
+def _prompt_load(scenario: ServingScenario, one: Alternatives) -> StepLoad:
     """One prompt alone: first at the 95th percentile of its length, then the mean work of one."""
-    requests = scenario.requests
-    one = alternatives(degrees, len(scenario.mixes), [1])
-    twice = Alternatives(*[np.concatenate([values, values]) for values in (one.tensor_parallel, one.mix, one.batch)])
-    half = np.ones(len(one))
-    load = StepLoad(
+    requests, half = scenario.requests, np.ones(len(one))
+    return StepLoad(
         tokens=np.concatenate([half * requests.prompt_p95_tokens, half * requests.prompt_tokens]),
         sampled=np.ones(2 * len(one)),
         decoding=np.zeros(2 * len(one)),
@@ -159,12 +164,23 @@ def _prompt_program(scenario: ServingScenario, degrees: Sequence[int]) -> StepPr
         prompts=np.concatenate([half, half * requests.prompt_tokens / requests.effective_prompt_tokens]),
         prompt_tokens=np.concatenate([half * requests.prompt_p95_tokens, half * requests.effective_prompt_tokens]),
     )
+
+
+def _traits(scenario: ServingScenario) -> EngineTraits:
+    return EngineTraits(host_sharing_exponent=scenario.system.host_sharing_exponent)
+
+
+def _program(scenario: ServingScenario, choices: Alternatives, load: StepLoad) -> StepProgram:
     return compile_step(
-        scenario.network, scenario.mixes, twice, load,
+        scenario.network, scenario.mixes, choices, load,
         overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
-        n_chips_per_node=scenario.system.n_chips_per_node,
-        traits=EngineTraits(host_sharing_exponent=scenario.system.host_sharing_exponent),
+        n_chips_per_node=scenario.system.n_chips_per_node, traits=_traits(scenario),
     )  # fmt: skip
+
+
+def _handover(scenario: ServingScenario, choices: Alternatives, tokens: FloatArray) -> Handover:
+    host = _traits(scenario).host_columns
+    return handover_programs(scenario.network, choices, tokens, scenario.system.n_chips_per_node, host)
 
 
 def steady_state(
@@ -179,10 +195,11 @@ def steady_state(
     """
     Return the steady state of each design under each inner choice.
 
-    With chunked scheduling every step decodes all B sequences and computes the prompt tokens that B running
-    sequences use up, so a group of chips serves B / (output tokens x step) requests a second. With whole prompts
-    each request costs one prompt alone and its share of its decode steps. TTFT and TPOT are lower bounds: a
-    request's own prompt and one step without queueing, and the mean step.
+    With chunked scheduling every step decodes all B sequences of an engine and computes the prompt tokens that they
+    use up, so it serves B / (output tokens x step) requests a second. With whole prompts each request costs one
+    prompt alone and its share of its decode steps. A step of a pipeline is the way of a micro-batch through all of
+    its stages. TTFT and TPOT are lower bounds: a request's own prompt and one step without queueing, and the mean
+    step.
 
     Parameters
     ----------
@@ -199,98 +216,143 @@ def steady_state(
     tables : FactorTables
         Shared rows.
     alternatives : array of shape (n_designs, n_kept), optional
-        Inner choices of each design that are wanted, all of one degree and mix; all of them where left out.
+        Inner choices of each design that are wanted, all of one plan and mix; all of them where left out.
 
     Returns
     -------
     ScenarioEvaluation
         Arrays of shape (n_designs, n_alternatives) or (n_designs, n_kept).
     """
-    scenario, choices = compiled.scenario, _taken(compiled.choices, alternatives)
-    requests = scenario.requests
-    whole = compiled.prompt_index if alternatives is None else compiled.prompt_index[alternatives]
-    step = _settled(compiled.step, alternatives, performance, access, highest_static_w, tables)
-    prompt = _settled_prompts(compiled, whole, performance, access, highest_static_w, tables)
-    request_s, energy_j, tpot_s = _per_request(scenario, choices.batch, step, prompt)
-    groups = scenario.system.n_chips / choices.tensor_parallel
-    ttft_s = prompt[0].time_s + step.time_s
-    weight_bytes, sequence_bytes = compiled.weight_bytes, compiled.sequence_bytes
+    scenario, choices, options = compiled.scenario, compiled.choices, compiled.pipelines
+    whole = compiled.prompt_index
     if alternatives is not None:
-        weight_bytes, sequence_bytes = weight_bytes[alternatives], sequence_bytes[alternatives]
+        choices, options, whole = choices.take(alternatives), options.take(alternatives), whole[alternatives]
+    pipelines = shallowest_pipelines(options, performance, choices.batch)
+    site = _Site(performance, access, highest_static_w, tables)
+    step = site.stage(compiled.step, compiled.step_handover, scenario, pipelines, alternatives)
+    prompt = _settled_prompts(compiled, whole, pipelines, site)
+    depth, groups = pipelines.depth, choices.attention_data_parallel.astype(np.float64)
+    request_s, energy_j = _per_request(scenario, choices.batch * groups, groups, step, prompt)
+    step_s = depth * step.time_s
+    chunked = scenario.scheduling == "chunked"
+    n_sequences = depth * choices.batch * groups
+    tpot_s = step_s if chunked else request_s * n_sequences / scenario.requests.output_tokens
+    ttft_s = depth * prompt[0].time_s + step_s
+    engine_chips = depth * pipelines.stage_chips
     violations = {
-        "memory_capacity": memory_excess_fraction(performance, weight_bytes, sequence_bytes, choices.batch),
+        "memory_capacity": memory_excess_fraction(
+            performance, pipelines.weight_bytes, pipelines.sequence_bytes, choices.batch
+        ),
         "ttft_p95": ttft_s / scenario.slo.ttft_s - 1.0,
         "tpot_p95": tpot_s / scenario.slo.tpot_s - 1.0,
     }
     return ScenarioEvaluation(
         kind="llm_serving",
-        units_per_s=groups / request_s,
-        energy_per_unit_j=energy_j * choices.tensor_parallel,
+        units_per_s=scenario.system.n_chips / engine_chips / request_s,
+        energy_per_unit_j=energy_j * engine_chips,
         average_power_w=energy_j / request_s,
-        step_s=step.time_s,
+        step_s=step_s,
         ttft_s=ttft_s,
         tpot_s=tpot_s,
-        tokens_per_unit=requests.output_tokens,
+        tokens_per_unit=scenario.requests.output_tokens,
         n_chips=scenario.system.n_chips,
         violations=violations,
-        choices={"tensor_parallel": choices.tensor_parallel, "mix": choices.mix, "batch": choices.batch},
+        choices={
+            "tensor_parallel": choices.tensor_parallel,
+            "attention_data_parallel": choices.attention_data_parallel,
+            "pipeline_parallel": depth,
+            "mix": choices.mix,
+            "micro_batch": choices.batch,
+            "batch": n_sequences,
+            "weight_bytes": pipelines.weight_bytes,
+        },
         figures=figures,
     )
 
 
-def _taken(choices: Alternatives, wanted: IntArray | None) -> Alternatives:
-    """The choices of the wanted alternatives."""
-    if wanted is None:
-        return choices
-    return Alternatives(choices.tensor_parallel[wanted], choices.mix[wanted], choices.batch[wanted])
+@dataclass(frozen=True)
+class _Site:
+    """The designs that a program runs on, with what settling its clock needs."""
 
+    performance: DesignBatch
+    access: EnergyPerAccess
+    highest_static_w: FloatArray
+    tables: FactorTables
 
-def _settled(
-    program: StepProgram,
-    alternatives: IntArray | None,
-    performance: DesignBatch,
-    access: EnergyPerAccess,
-    highest_static_w: FloatArray,
-    tables: FactorTables,
-) -> SettledStep:
-    activity = run_step(program, performance, tables, alternatives=alternatives)
-    return settle(activity, access, performance.tdp_w, highest_static_w)
+    def settled(self, activity: StepActivity) -> SettledStep:
+        """Activity at the clock that the power cap leaves."""
+        return settle(activity, self.access, self.performance.tdp_w, self.highest_static_w)
+
+    def parts(
+        self,
+        program: StepProgram,
+        handover: Handover,
+        scenario: ServingScenario,
+        pipelines: Pipelines,
+        alternatives: IntArray | None,
+    ) -> PassParts:
+        """What a micro-batch asks of a stage."""
+        deep = bool(pipelines.depth.max() > 1)
+        return pass_parts(
+            program, handover, scenario.network.n_layers, self.performance, self.tables, alternatives, deep=deep
+        )
+
+    def stage(
+        self,
+        program: StepProgram,
+        handover: Handover,
+        scenario: ServingScenario,
+        pipelines: Pipelines,
+        alternatives: IntArray | None,
+    ) -> SettledStep:
+        """One stage of each design's pipeline."""
+        parts = self.parts(program, handover, scenario, pipelines, alternatives)
+        return self.settled(stage_activity(parts, pipelines.depth, pipelines.stage_chips))
 
 
 def _settled_prompts(
-    compiled: CompiledServing,
-    whole: IntArray,
-    performance: DesignBatch,
-    access: EnergyPerAccess,
-    highest_static_w: FloatArray,
-    tables: FactorTables,
+    compiled: CompiledServing, whole: IntArray, pipelines: Pipelines, site: _Site
 ) -> tuple[SettledStep, ...]:
-    """One prompt at its 95th percentile and, where prompts run alone, the mean one; aligned with the alternatives."""
+    """
+    One prompt in a stage at its 95th percentile and, where prompts run alone, the mean one; by alternative.
+
+    Prompts differ by plan and mix alone, so that they are settled once for each of them and each depth.
+    """
     lengths = (0,) if compiled.scenario.scheduling == "chunked" else (0, compiled.prompt.n_alternatives // 2)
+    if whole.ndim == 1:
+        distinct, index = np.unique(whole, return_inverse=True)
+        wanted = np.broadcast_to(distinct, (site.performance.n_designs, len(distinct)))
+    else:
+        wanted, index = whole[:, :1], np.zeros(whole.shape[1], dtype=np.int64)
+    first = np.unique(index, return_index=True)[1]
+    chips = pipelines.stage_chips[:, first]
     settled = []
     for offset in lengths:
-        wanted = whole + offset
-        if wanted.ndim == 1:
-            distinct, index = np.unique(wanted, return_inverse=True)
-            one = _settled(
-                compiled.prompt, np.broadcast_to(distinct, (performance.n_designs, len(distinct))),
-                performance, access, highest_static_w, tables,
-            )  # fmt: skip
-            index = index.reshape(-1)
-            settled.append(SettledStep(one.time_s[:, index], one.energy_j[:, index], one.slowdown[:, index]))
-        else:
-            settled.append(_settled(compiled.prompt, wanted[:, :1], performance, access, highest_static_w, tables))
+        parts = site.parts(compiled.prompt, compiled.prompt_handover, compiled.scenario, pipelines, wanted + offset)
+        time_s, energy_j, slowdown = (np.empty(pipelines.depth.shape) for _ in range(3))
+        for depth in np.unique(pipelines.depth):
+            here = pipelines.depth == depth
+            one = site.settled(stage_activity(parts, np.full((1, 1), depth), chips))
+            for target, values in ((time_s, one.time_s), (energy_j, one.energy_j), (slowdown, one.slowdown)):
+                np.copyto(target, np.take(values, index.reshape(-1), axis=1), where=here)
+        settled.append(SettledStep(time_s, energy_j, slowdown))
     return tuple(settled)
 
 
 def _per_request(
-    scenario: ServingScenario, batch: FloatArray, step: SettledStep, prompt: tuple[SettledStep, ...]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Time of a group and energy of one of its chips per request, and TPOT, shape (n_designs, n_alternatives)."""
+    scenario: ServingScenario,
+    n_sequences: FloatArray,
+    groups: FloatArray,
+    step: SettledStep,
+    prompt: tuple[SettledStep, ...],
+) -> tuple[FloatArray, FloatArray]:
+    """
+    Time of an engine and energy of one of its chips per request, shape (n_designs, n_alternatives) [s], [J].
+
+    A stage takes one micro-batch of `n_sequences` after the other; of whole prompts it takes one for each group.
+    """
     outputs = scenario.requests.output_tokens
-    request_s = outputs * step.time_s / batch
-    energy_j = outputs * step.energy_j / batch
+    request_s, energy_j = outputs * step.time_s / n_sequences, outputs * step.energy_j / n_sequences
     if scenario.scheduling == "chunked":
-        return request_s, energy_j, step.time_s
-    request_s = request_s + prompt[1].time_s
-    return request_s, energy_j + prompt[1].energy_j, request_s * batch / outputs
+        return request_s, energy_j
+    return request_s + prompt[1].time_s / groups, energy_j + prompt[1].energy_j / groups

@@ -27,8 +27,8 @@ def test_the_step_is_the_one_the_design_was_judged_at():
 def test_an_operating_point_is_found_again_among_the_alternatives():
     compiled = PROBLEM.scenarios[0]
     place = alternative_of(compiled, RECORD.operating_point)
-    assert compiled.choices.batch[place] == RECORD.operating_point["batch"]
-    assert compiled.choices.tensor_parallel[place] == RECORD.operating_point["tensor_parallel"]
+    assert compiled.choices.batch[place] == RECORD.operating_point["micro_batch"]
+    assert compiled.choices.tensor_parallel[place] == RECORD.operating_point["plan"]["tensor_parallel"]
 
 
 def test_a_result_explains_time_formats_and_slack():

@@ -9,6 +9,7 @@ import pytest
 
 from explorer.inner_optimum import Operation, inner_optimum, judged_mixes, native_classes, relative_costs
 from explorer.objectives import Objective
+from models.architectures.plans import ParallelPlan
 from models.evaluate import evaluate
 from models.hardware.design import concatenate, reference_design, replace
 from models.operators.factor_tables import FactorTables
@@ -27,7 +28,7 @@ BUDGET = mix_kl_nats(RECIPES["deepseek_v3"], CHAT.network)
 
 
 def operation(objectives=(RATE,), **changes):
-    return Operation(dataclasses.replace(CHAT, **changes), DESIGN, 2, 8, objectives)
+    return Operation(dataclasses.replace(CHAT, **changes), DESIGN, ParallelPlan(2), 8, objectives)
 
 
 def few_groups():

@@ -11,6 +11,7 @@ from explorer.precision_report import precision_report
 from explorer.problem import judge_points
 from explorer.records import records_of
 from explorer.report import result_document
+from models.architectures.plans import ParallelPlan
 from models.hardware.design import reference_design, replace
 from models.precision.mix import RECIPES
 from tests.explorer.small_studies import CHAT, RATE, problem_of, study
@@ -66,7 +67,9 @@ def test_every_module_of_the_error_bill_has_a_class_with_advice():
 
 
 def test_returns_are_shares_of_what_the_whole_design_gets_from_the_resource():
-    operation = Operation(scenario(mixes=("bf16",)), replace(reference_design(), tdp_w=1500.0), 1, 8, (RATE,))
+    operation = Operation(
+        scenario(mixes=("bf16",)), replace(reference_design(), tdp_w=1500.0), ParallelPlan(), 8, (RATE,)
+    )
     returns = module_resource_return(operation, RECIPES["bf16"])
     bandwidth = {module: row["memory_bandwidth"] for module, row in returns.items()}
     assert 0.5 < sum(bandwidth.values()) <= 1.0

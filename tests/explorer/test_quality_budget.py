@@ -107,8 +107,9 @@ def test_narrow_weights_double_what_fits_and_the_batch_that_a_full_memory_holds(
     compiled = problem_of(study(quality={"no_worse_than": "w8a8_kv8"})).scenarios[0]
     scenario = dataclasses.replace(compiled.scenario, mixes=(RECIPES["bf16"], RECIPES["fp8"]))
     wide, narrow = ((compiled := compile_serving(scenario)).choices.mix == i for i in (0, 1))
-    assert compiled.weight_bytes[wide] / compiled.weight_bytes[narrow] == pytest.approx(2.0, rel=1e-2)
-    assert compiled.sequence_bytes[wide] / compiled.sequence_bytes[narrow] == pytest.approx(2.0, rel=1e-2)
+    weights, cache = compiled.pipelines.weight_bytes[:, 0], compiled.pipelines.sequence_bytes[:, 0]
+    assert weights[wide] / weights[narrow] == pytest.approx(2.0, rel=1e-2)
+    assert cache[wide] / cache[narrow] == pytest.approx(2.0, rel=1e-2)
     full = replace(reference_design(), memory_capacity_bytes=24e9)
-    fits = largest_batch(full, compiled.weight_bytes, compiled.sequence_bytes)
+    fits = largest_batch(full, weights, cache)
     assert fits[0, narrow].min() > 3 * fits[0, wide].max() > 0

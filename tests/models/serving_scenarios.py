@@ -28,9 +28,9 @@ def scenario(network="llama-3.1-8b", *, mixes=("bf16", "w4a16", "fp8_kv8"), n_ch
     return dataclasses.replace(built, **changes)
 
 
-def compiled(*args, degrees=None, **changes):
+def compiled(*args, plans=None, **changes):
     """The programs of `scenario`."""
-    return compile_serving(scenario(*args, **changes), degrees)
+    return compile_serving(scenario(*args, **changes), plans)
 
 
 def same(first, second, relative=1e-12):

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.architectures import load_network, lower
+from models.architectures.plans import ParallelPlan
 from models.evaluate import evaluate
 from models.evaluation import alternative_windows, take_alternatives, worst_violation
 from models.hardware.catalog import chip_designs
@@ -24,9 +25,18 @@ SLO = Slo(ttft_s=0.5, tpot_s=0.02)
 SCENARIOS = {
     "dense on two chips": compiled(mixes=("bf16", "w4a16"), slo=SLO),
     "dense, whole prompts": compiled(mixes=("fp8_kv8",), slo=SLO, scheduling="whole_prompt"),
-    "experts across nodes": compiled("qwen3-30b-a3b", mixes=("w4a16",), system=System(4, 2), degrees=[2, 4], slo=SLO),
-    "latent attention": compiled("deepseek-v3", mixes=("deepseek_v3",), system=System(8, 8), degrees=[8], slo=SLO),
-    "windows": compiled("gemma-3-12b", mixes=("fp8_kv8",), degrees=[2], slo=SLO),
+    "experts across nodes": compiled(
+        "qwen3-30b-a3b", mixes=("w4a16",), system=System(4, 2), plans=[ParallelPlan(2), ParallelPlan(4)], slo=SLO
+    ),
+    "latent attention": compiled(
+        "deepseek-v3", mixes=("deepseek_v3",), system=System(8, 8), plans=[ParallelPlan(8), ParallelPlan(2, 4)], slo=SLO
+    ),
+    "pipelines across nodes": compiled("llama-3.1-70b", mixes=("bf16",), system=System(4, 2), slo=SLO),
+    "pipelines, whole prompts": compiled(
+        "llama-3.1-70b", mixes=("fp8_kv8",), system=System(8, 2), slo=SLO, scheduling="whole_prompt"
+    ),
+    "groups that share experts": compiled("mixtral-8x7b", mixes=("fp8_kv8",), system=System(4, 2), slo=SLO),
+    "windows": compiled("gemma-3-12b", mixes=("fp8_kv8",), plans=[ParallelPlan(2)], slo=SLO),
 }
 BETTER_IF_LOWER = ("energy_per_unit_j", "step_s", "ttft_s", "tpot_s")
 
@@ -40,6 +50,8 @@ def assert_bounds(bound, point):
     for name in BETTER_IF_LOWER:
         assert (getattr(bound, name) <= getattr(point, name) * (1 + 1e-9)).all(), name
     for name, excess in point.violations.items():
+        if name == "memory_capacity":  # a shallower pipeline that fits may fill more of it
+            excess = np.maximum(excess, 0.0)
         assert (bound.violations[name] <= excess + 1e-9 * (1 + np.abs(excess))).all(), name
     for name, excess in point.figures.violations.items():
         assert (bound.figures.violations[name] <= excess + 1e-9 * (1 + np.abs(excess))).all(), name
@@ -98,7 +110,8 @@ class TestMonotonicity:
         high = with_more(low, seed, MEMORY)
         for less, more in zip(judged(low), judged(high, low), strict=True):
             assert (more.units_per_s >= less.units_per_s * (1 - 1e-12)).all()
-            assert (more.violations["memory_capacity"] <= less.violations["memory_capacity"]).all()
+            excess = np.maximum(less.violations["memory_capacity"], 0.0)
+            assert (more.violations["memory_capacity"] <= excess).all()
 
     @FEW
     @given(seed=SEEDS)
@@ -137,7 +150,7 @@ class TestEveryScenario:
         assert (utilisation <= 1.0 + 1e-9).all()
         # weights beyond the shared buffer cross main memory once a step, the cache of every sequence too
         groups = n_chips / scenario.choices.tensor_parallel
-        cache = scenario.sequence_bytes * requests.context_tokens / requests.reserved_tokens * 0.5
+        cache = scenario.pipelines.sequence_bytes[:, 0] * requests.context_tokens / requests.reserved_tokens * 0.5
         moved = np.maximum(0.0, _least_step_weight_bytes(scenario) - designs.l2_bytes[:, None])
         moved = moved + (scenario.choices.batch * cache) * (not network.attentions[0].window_tokens)
         assert (found.step_s >= moved / designs.memory_bandwidth_bytes_per_s[:, None]).all()
@@ -170,7 +183,7 @@ def test_taking_an_alternative_keeps_its_numbers():
     np.testing.assert_array_equal(
         taken.violations["ttft_p95"][:, 0], found.violations["ttft_p95"][np.arange(5), chosen]
     )
-    np.testing.assert_array_equal(taken.choices["batch"][:, 0], found.choices["batch"][chosen])
+    np.testing.assert_array_equal(taken.choices["batch"][:, 0], found.choices["batch"][np.arange(5), chosen])
 
 
 def test_the_worst_violation_is_the_largest_of_all():

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 
 from models.architectures import load_network, lower
+from models.architectures.plans import ParallelPlan
 from models.hardware.design import concatenate, reference_design, replace
 from models.precision.mix import RECIPES
 from models.serving.capacity import (
-    degrees_that_fit,
     largest_batch,
     memory_excess_fraction,
+    plan_memory_bytes,
+    plans_that_fit,
     sequence_bytes_per_chip,
+    stage_weight_bytes,
     usable_memory_bytes,
     weight_bytes_per_chip,
 )
@@ -94,24 +97,44 @@ def test_more_memory_never_holds_less():
 @pytest.mark.parametrize(
     ("memory_gib", "expected"),
     [
-        (None, [1, 2, 4, 8, 16]),  # nothing is known: all
-        (24, [1, 2, 4, 8]),  # 16 GB of weights fit one chip
-        (16, [2, 4, 8]),  # they fit 16 GiB, but not beside activations
-        (2, [1, 2, 4, 8, 16]),  # nothing fits: all, so that the excess shows
+        (None, {1: [1, 2, 4], 2: [1, 2], 4: [1]}),  # nothing is known: all
+        (24, {1: [1, 2, 4], 2: [1, 2], 4: [1]}),  # 16 GB of weights fit one chip
+        (16, {1: [2, 4], 2: [1, 2], 4: [1]}),  # they fit 16 GiB, but not beside activations
+        (7.5, {1: [4], 2: [2], 4: [1]}),
+        (2, {1: [1, 2, 4], 2: [1, 2], 4: [1]}),  # nothing fits: all, so that the excess shows
     ],
 )
-def test_only_degrees_that_hold_a_sequence_are_tried(memory_gib, expected):
+def test_only_plans_that_hold_a_sequence_are_tried(memory_gib, expected):
     memory_bytes = None if memory_gib is None else memory_gib * 2.0**30
-    asked = scenario(mixes=("bf16",), system=System(16, 8), largest_memory_bytes=memory_bytes)
-    assert degrees_that_fit(asked) == expected
+    asked = scenario(mixes=("bf16",), system=System(4, 4), largest_memory_bytes=memory_bytes)
+    assert {plan.tensor_parallel: depths for plan, depths in plans_that_fit(asked).items()} == expected
 
 
-def test_several_nodes_are_tried_where_one_holds_weights_but_no_sequence():
-    # two chips of a node hold 8 GB of weights each in 10 GiB, which activations and a long sequence overfill
-    asked = scenario(mixes=("bf16",), system=System(4, 2), largest_memory_bytes=9.5 * 2.0**30)
-    weights = weight_bytes_per_chip(asked.network, [2], asked.mixes)[0, 0]
-    assert weights < 9.5 * 2**30
-    assert degrees_that_fit(asked) == [4]
+def test_a_stage_holds_its_layers_and_the_larger_end_of_the_network():
+    whole, half = (stage_weight_bytes(network(), ParallelPlan(pipeline_parallel=p), [BF16])[0] for p in (1, 2))
+    end = 2 * 128256 * 4096.0  # embedding and output head of Llama-3.1-8B are alike
+    assert half == pytest.approx((whole - 2 * end) / 2 + end)
+
+
+def test_stages_of_unequal_length_count_the_longest():
+    # 61 layers of DeepSeek-V3 on 4 stages: 16 on the fullest
+    whole, quarter = (
+        stage_weight_bytes(network("deepseek-v3"), ParallelPlan(pipeline_parallel=p), [BF16])[0] for p in (1, 4)
+    )
+    end = 2 * 129280 * 7168.0
+    assert quarter == pytest.approx((whole - 2 * end) * 16 / 61 + end)
+
+
+def test_groups_with_tokens_of_their_own_hold_all_but_the_experts_again():
+    # Mixtral 8x7B: 8 experts of 3 x 4096 x 14336 in 32 layers
+    experts = 2 * 8 * 32 * 3 * 4096 * 14336.0
+    weights = [stage_weight_bytes(network("mixtral-8x7b"), ParallelPlan(1, d), [BF16])[0] for d in (1, 2, 8)]
+    np.testing.assert_allclose(np.diff(weights), [-experts / 2, -experts * 3 / 8])
+
+
+def test_every_stage_keeps_its_layers_of_all_micro_batches():
+    one, two = (plan_memory_bytes(network(), ParallelPlan(pipeline_parallel=p), [BF16], 1000.0)[1] for p in (1, 2))
+    np.testing.assert_allclose(one, two)  # half of the layers of twice as many sequences
 
 
 def test_memory_is_exceeded_exactly_where_the_batch_is_above_the_largest():

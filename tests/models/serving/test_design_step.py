@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from models.architectures import load_network, lower
+from models.architectures.plans import ParallelPlan
 from models.hardware.design import concatenate, reference_design, replace, take
 from models.hardware.energy import energy_per_access
 from models.operators.factor_tables import FactorTables
@@ -24,7 +25,7 @@ TRACE = shipped_trace("azure2023_conv")
 
 def operation(network="llama-3.1-8b", tensor_parallel=1, mix="bf16"):
     moments = request_moments(observed_distribution(TRACE))
-    return EngineOperation(lower(load_network(network)), recipe(mix), tensor_parallel, moments, 2e-3)
+    return EngineOperation(lower(load_network(network)), recipe(mix), ParallelPlan(tensor_parallel), moments, 2e-3)
 
 
 def designs():

@@ -17,11 +17,12 @@ from models.tables import constants
 LLAMA, MIXTRAL = lower(load_network("llama-3.1-8b")), lower(load_network("mixtral-8x7b"))
 
 
-def step(network=LLAMA, chip="h100_sxm", degree=1, batch=64.0, context=1000.0, **traits):
+def step(network=LLAMA, chip="h100_sxm", degree=1, groups=1, batch=64.0, context=1000.0, **traits):
     one = np.ones(1)
     load = StepLoad(batch * one, batch * one, batch * one, context * one, 0.0 * one, one)
+    choices = Alternatives(np.array([degree]), np.array([groups]), np.zeros(1, dtype=np.int64), batch * one)
     program = compile_step(
-        network, [recipe("fp8_kv8")], Alternatives(np.array([degree]), np.zeros(1, dtype=np.int64), batch * one), load,
+        network, [recipe("fp8_kv8")], choices, load,
         overhead_s=0.0, traits=EngineTraits(**traits),
     )  # fmt: skip
     return run_step(program, chip_designs([chip]), FactorTables(), keep_terms=True).terms
@@ -50,7 +51,7 @@ def test_chips_without_links_pay_for_a_host_that_shares_badly():
 
 
 def test_under_attention_data_parallel_experts_see_all_tokens_and_there_is_no_all_reduce():
-    alone, spread = step(MIXTRAL), step(MIXTRAL, attention_data_parallel=np.array([4.0]))
+    alone, spread = step(MIXTRAL), step(MIXTRAL, groups=4, dispatched=False)
     assert "all_reduce" not in spread
     assert {"experts_all_gather", "experts_reduce_scatter"} <= set(spread)
     gathered = spread["experts_all_gather"].link_bytes[0, 0] / 32

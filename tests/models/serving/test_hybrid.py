@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 from models.architectures import load_network, lower
+from models.architectures.plans import ParallelPlan
 from models.evaluate import evaluate
 from models.hardware.design import reference_design, replace
 from models.operators.factor_tables import FactorTables
-from models.serving.capacity import degrees_that_fit
-from models.serving.scenario import System
 from models.serving.steady import compile_serving
 from tests.models.serving.hybrids import hybrid, recurrent
 from tests.models.serving_scenarios import scenario
 
 
 def step_term(network, name, **changes):
-    work = compile_serving(with_network(network, **changes), [1])
+    work = compile_serving(with_network(network, **changes), [ParallelPlan()])
     return next(each for each in work.step.terms if each.name == name), work
 
 
@@ -41,11 +40,12 @@ def test_a_decoded_token_reads_and_writes_the_state_of_its_sequence_once():
 
 
 def test_a_recurrent_network_has_no_cache_but_a_state_to_hold():
-    with_states = compile_serving(with_network(recurrent()), [1])
-    assert (with_states.sequence_bytes > 0).all()
+    with_states = compile_serving(with_network(recurrent()), [ParallelPlan()])
+    assert (with_states.pipelines.sequence_bytes > 0).all()
     longer = dataclasses.replace(with_network(recurrent()), requests=dataclasses.replace(
         with_network(recurrent()).requests, reserved_tokens=1e6))  # fmt: skip
-    np.testing.assert_array_equal(compile_serving(longer, [1]).sequence_bytes, with_states.sequence_bytes)
+    again = compile_serving(longer, [ParallelPlan()])
+    np.testing.assert_array_equal(again.pipelines.sequence_bytes, with_states.pipelines.sequence_bytes)
 
 
 def test_a_hybrid_serves_faster_with_more_bandwidth():
@@ -74,11 +74,3 @@ def test_an_encoder_decoder_is_refused_for_its_source():
 def test_a_vision_transformer_is_refused():
     with pytest.raises(ValueError, match="llm_serving needs a decoder"):
         compile_serving(with_network(lower(load_network("vit-b-16"))))
-
-
-def test_degrees_beyond_a_node_are_tried_only_where_no_node_holds_the_weights():
-    large = dataclasses.replace(scenario(), network=lower(load_network("deepseek-v3")), system=System(64, 8))
-    assert degrees_that_fit(large) == [1, 2, 4, 8, 16, 32, 64]
-    assert degrees_that_fit(dataclasses.replace(large, largest_memory_bytes=192e9)) == [2, 4, 8]
-    assert degrees_that_fit(dataclasses.replace(large, largest_memory_bytes=32e9)) == [16, 32, 64]
-    assert degrees_that_fit(dataclasses.replace(large, largest_memory_bytes=1e9)) == [1, 2, 4, 8, 16, 32, 64]

@@ -5,6 +5,7 @@ import pytest
 
 from explorer.space import designs_at, full_space, read_space
 from models.architectures import load_network, lower
+from models.architectures.plans import ParallelPlan
 from models.hardware.design import reference_design, replace, take
 from models.operators.activity import DEQUANTISED_ROWS
 from models.operators.factor_tables import FactorTables
@@ -59,7 +60,7 @@ class TestEveryMixOnEveryNativeSet:
         assert np.allclose(used / (64.0 * 512.0 * 512.0), compute_rate_ratio(mix, "ffn_up", DESIGNS))
 
     def test_attention_multiplies_in_its_own_classes_and_widens_the_cache(self, mix):
-        choices = alternatives([1], 1, [8])
+        choices = alternatives([ParallelPlan()], 1, [8])
         one = np.ones(1)
         load = StepLoad(8.0 * one, 8.0 * one, 8.0 * one, 1000.0 * one, 0.0 * one, one)
         program = compile_step(lower(load_network("llama-3.1-8b")), [mix], choices, load, overhead_s=0.0)
@@ -102,7 +103,7 @@ def test_narrow_cache_in_its_native_class_speeds_up_long_contexts_and_costs_less
 
 
 def _decode(mix, designs):
-    choices = alternatives([1], 1, [64])
+    choices = alternatives([ParallelPlan()], 1, [64])
     one = np.ones(1)
     load = StepLoad(64.0 * one, 64.0 * one, 64.0 * one, 16000.0 * one, 0.0 * one, one)
     program = compile_step(lower(load_network("llama-3.1-8b")), [mix], choices, load, overhead_s=0.0)
@@ -118,7 +119,7 @@ def test_elementwise_traffic_follows_the_format_of_its_module():
 
 def test_a_latent_cache_is_widened_once_for_scores_and_values():
     network = lower(load_network("deepseek-v3"))
-    choices, one = alternatives([1], 1, [4]), np.ones(1)
+    choices, one = alternatives([ParallelPlan()], 1, [4]), np.ones(1)
     load = StepLoad(4.0 * one, 4.0 * one, 4.0 * one, 500.0 * one, 0.0 * one, one)
     program = compile_step(network, [RECIPES["kv8_fp8"]], choices, load, overhead_s=0.0)
     columns = next(t for t in program.terms if t.name.startswith("attention_decode")).columns
@@ -127,7 +128,7 @@ def test_a_latent_cache_is_widened_once_for_scores_and_values():
 
 
 def test_designs_one_at_a_time_equal_the_batch_of_all_native_sets():
-    choices, one = alternatives([1], len(MIXES), [4]), np.ones(len(MIXES))
+    choices, one = alternatives([ParallelPlan()], len(MIXES), [4]), np.ones(len(MIXES))
     load = StepLoad(4.0 * one, 4.0 * one, 4.0 * one, 500.0 * one, 0.0 * one, one)
     program = compile_step(lower(load_network("llama-3.1-8b")), MIXES, choices, load, overhead_s=0.0)
     batch = run_step(program, DESIGNS, FactorTables())

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from models.architectures import load_network, lower
+from models.architectures.plans import ParallelPlan
 from models.hardware.design import reference_design, replace
 from models.operators.factor_tables import FactorTables
 from models.operators.step import run_step
@@ -25,7 +26,7 @@ def load(choices, *, decoding=0.0, context=0.0, prompts=0.0, prompt_tokens=0.0):
 
 
 def activity(name="llama-3.1-8b", degrees=(1,), mixes=MIXES[:1], *, design=DESIGN, per_node=None, **tokens):
-    network, choices = lower(load_network(name)), alternatives(degrees, len(mixes), [1])
+    network, choices = lower(load_network(name)), alternatives([ParallelPlan(t) for t in degrees], len(mixes), [1])
     program = compile_step(network, mixes, choices, load(choices, **tokens), overhead_s=0.0, n_chips_per_node=per_node)
     return run_step(program, design, FactorTables(), keep_terms=True)
 

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from models.serving.scenario import BATCH_GRID, System, alternatives, tensor_parallel_degrees
+from models.architectures.plans import ParallelPlan, tensor_parallel_degrees
+from models.serving.scenario import BATCH_GRID, System, alternatives
 from tests.models.serving_scenarios import scenario
 
 
@@ -23,8 +24,7 @@ from tests.models.serving_scenarios import scenario
 )
 def test_degrees_divide_the_chips_and_leave_a_query_head_to_each(n_chips, per_node, expected):
     # Llama-3.1-8B has 32 query heads
-    asked = scenario(system=System(n_chips, per_node))
-    assert tensor_parallel_degrees(asked) == expected
+    assert tensor_parallel_degrees(scenario().network, n_chips, per_node) == expected
 
 
 def test_a_last_node_may_be_partly_filled():
@@ -33,7 +33,7 @@ def test_a_last_node_may_be_partly_filled():
 
 
 def test_alternatives_are_every_combination_with_the_batch_fastest():
-    found = alternatives([1, 4], 3, [1, 2, 8])
+    found = alternatives([ParallelPlan(1), ParallelPlan(4)], 3, [1, 2, 8])
     assert len(found) == 18
     np.testing.assert_array_equal(found.batch[:4], [1, 2, 8, 1])
     np.testing.assert_array_equal(found.mix[:4], [0, 0, 0, 1])
