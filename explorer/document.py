@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from explorer.quantities import Area, Duration, Money, Power, Rate
 
@@ -43,15 +43,28 @@ class HistogramBin(_Strict):
     weight: float = Field(gt=0, description="relative frequency")
 
 
+class SessionsDocument(_Strict):
+    """Conversations of several turns: each turn carries the earlier ones, found in the prefix cache or not."""
+
+    turns: int = Field(ge=1, le=1000, description="turns of a conversation")
+    hit_fraction: float = Field(1.0, ge=0, le=1, description="share of the earlier turns found in the prefix cache")
+
+
 class RequestsDocument(_Strict):
     """Exactly one source of request lengths: a preset, a trace, a histogram, or two parametric lengths."""
 
     preset: str | None = Field(None, description="named request distribution, such as llmperf-550-150")
-    trace: str | None = Field(None, description="shipped trace, or a file beside the study")
+    trace: str | None = Field(
+        None, description="shipped trace, a file beside the study, or the id of an uploaded workload"
+    )
     input: LengthDistribution | None = Field(None, description="input tokens")
     output: LengthDistribution | None = Field(None, description="output tokens")
     correlation: float = Field(0.0, ge=-1, le=1, description="rank correlation of input and output")
     histogram: list[HistogramBin] | None = Field(None, min_length=1, max_length=10_000, description="sizes and weights")
+    zero_token_rows: Literal["refuse", "drop"] | None = Field(
+        None, description="rows of a trace without tokens, as failed requests are logged; refused where left out"
+    )
+    sessions: SessionsDocument | None = Field(None, description="conversations whose single turns have these lengths")
 
     @model_validator(mode="after")
     def _one_source(self) -> RequestsDocument:
@@ -59,6 +72,10 @@ class RequestsDocument(_Strict):
         sources = [self.preset is not None, self.trace is not None, self.histogram is not None, parametric < 2]
         if sum(sources) != 1 or parametric == 1:
             raise ValueError("must hold exactly one of preset, trace, histogram, or input with output")
+        if self.trace is None and self.zero_token_rows is not None:
+            raise ValueError("zero_token_rows needs a trace")
+        if self.trace is not None and self.sessions is not None:
+            raise ValueError("sessions needs lengths of single turns; a trace holds its conversations already")
         return self
 
 
@@ -68,7 +85,16 @@ class ArrivalsDocument(_Strict):
     load: float | None = Field(None, gt=0, lt=1, description="rate over the design's sustainable rate")
     rate: Rate | None = Field(None, description="requests of the whole system per second")
     cv: float = Field(1.0, gt=0, le=100, description="coefficient of variation of the time between requests")
+    dispersion_60_s: float | None = Field(
+        None, gt=0, le=1e6, description="variance over mean of the requests in windows of 60 s, at least cv squared"
+    )
     source: Literal["drawn", "trace"] = Field("drawn", alias="from", description="drawn, or the trace's own times")
+
+    @model_validator(mode="after")
+    def _drift_beyond_bursts(self) -> ArrivalsDocument:
+        if self.dispersion_60_s is not None and self.dispersion_60_s < self.cv**2:
+            raise ValueError(f"dispersion_60_s must be at least cv squared, {self.cv**2:g}")
+        return self
 
 
 class SloDocument(_Strict):
@@ -98,7 +124,9 @@ class ServingDocument(_Scenario):
     """Requests to a language model."""
 
     kind: Literal["llm_serving"]
-    network: str | dict[str, Any] = Field(description="name of the catalogue, or a Hugging Face config.json")
+    network: str | dict[str, Any] = Field(
+        description="name of the catalogue or of an uploaded network, or a Hugging Face config.json"
+    )
     requests: RequestsDocument
     arrivals: ArrivalsDocument = Field(default_factory=ArrivalsDocument)
     slo: SloDocument = Field(default_factory=SloDocument)
@@ -109,13 +137,22 @@ class ServingDocument(_Scenario):
     prefix_hit_fraction: float | None = Field(None, ge=0, lt=1, description="input tokens found in the prefix cache")
     routing_skew: float = Field(0.0, ge=0, le=4, description="Zipf exponent of expert popularity")
 
+    @model_validator(mode="after")
+    def _hits_said_once(self) -> ServingDocument:
+        if self.prefix_hit_fraction is not None and self.requests.sessions is not None:
+            raise ValueError("must hold at most one of prefix_hit_fraction and requests.sessions")
+        return self
+
 
 class ConvnetDocument(_Scenario):
     """Images through a convolutional network."""
 
     kind: Literal["convnet"]
-    network: str = Field(description="name of the catalogue, or a layer table (CSV) beside the study")
+    network: str = Field(
+        description="name of the catalogue, or a layer table (CSV): a file beside the study or an uploaded workload"
+    )
     batch: int = Field(1, ge=1, le=65_536, description="images in one pass")
+    lowering: Literal["direct", "im2col"] | None = Field(None, description="the faster one where left out")
 
 
 class GemmRow(_Strict):
@@ -130,11 +167,11 @@ class GemmRow(_Strict):
 
 
 class GemmListDocument(_Scenario):
-    """A list of matrix products, written out or in a CSV file (m, n, k, batch, count, format) beside the study."""
+    """A list of matrix products, written out or in a file (m, n, k, batch, count, format)."""
 
     kind: Literal["gemm_list"]
     rows: list[GemmRow] | None = Field(None, min_length=1, max_length=100_000)
-    file: str | None = Field(None, description="CSV file beside the study")
+    file: str | None = Field(None, description="CSV or YAML: a file beside the study or an uploaded workload")
 
     @model_validator(mode="after")
     def _one_source(self) -> GemmListDocument:
@@ -183,6 +220,18 @@ class WorkloadDocument(_Strict):
         if repeated:
             raise ValueError(f"scenarios must have names of their own, got '{repeated[0]}' more than once")
         return self
+
+
+def _refuse_name(value: Any) -> Any:
+    """A workload that was named and found has been written out before."""
+    if isinstance(value, str):
+        raise ValueError(f"unknown workload '{value}': neither uploaded nor a file beside the study")
+    return value
+
+
+NamedWorkload = Annotated[
+    WorkloadDocument, BeforeValidator(_refuse_name, json_schema_input_type=WorkloadDocument | str)
+]
 
 
 class BudgetDocument(_Strict):
@@ -262,7 +311,7 @@ class StudyDocument(_Strict):
     """The whole request."""
 
     name: str = Field(min_length=1, max_length=200)
-    workload: WorkloadDocument
+    workload: NamedWorkload = Field(description="scenarios, or the id of an uploaded workload")
     budget: BudgetDocument
     technology: TechnologyDocument = Field(default_factory=TechnologyDocument)
     system: SystemDocument = Field(default_factory=SystemDocument)

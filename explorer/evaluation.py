@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.document import StudyDocument, StudyError, read_document
+from explorer.inputs import Inputs, named_trace, with_named_workload
 from explorer.objectives import COMBINED, REGRET, Objective
 from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.problem import Judgement, Problem, judge_designs, prepare
@@ -21,7 +22,6 @@ from models.hardware.catalog import chip, chip_designs
 from models.hardware.design import DESIGN_FIELDS, DesignBatch, design_batch
 from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes
 from models.serving.steady import CompiledServing
-from models.workload.presets import find_trace
 from models.workload.requests import Requests
 
 LARGEST_NUMBER = 1e30
@@ -31,7 +31,7 @@ CHIP_LIMITS = ("area", "unit_cost", "memory_stacks", "reticle", "memory_edge", "
 """Limits of a budget that do not ask whether a chip can do the work."""
 
 
-def evaluate_document(document: dict[str, Any], folder: Path | None = None) -> dict[str, Any]:
+def evaluate_document(document: dict[str, Any], inputs: Inputs = None) -> dict[str, Any]:
     """
     Return a design or chip judged on a workload.
 
@@ -40,8 +40,8 @@ def evaluate_document(document: dict[str, Any], folder: Path | None = None) -> d
     document : dict
         {chip: id} or {design: {...}}, and {study: a study document}, whose space and search are not used; with
         {replay: true} the study's arrivals are replayed, with {replay: name} a trace at its own times.
-    folder : Path, optional
-        Where trace files named by the study lie.
+    inputs : Path or Uploads, optional
+        Where files and networks named by the study lie.
 
     Raises
     ------
@@ -57,12 +57,12 @@ def evaluate_document(document: dict[str, Any], folder: Path | None = None) -> d
         raise StudyError([{"pointer": "/chip", "detail": "must hold exactly one of chip and design"}])
     designs = _designs(document)
     try:
-        study: StudyDocument = read_document(document["study"])
-        problem = prepare(study, folder)
+        study: StudyDocument = read_document(with_named_workload(document["study"], inputs))
+        problem = prepare(study, inputs)
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
     problem = fitted_to(problem, designs)
-    trace = _replayed_trace(problem, document.get("replay", False), folder)
+    trace = _replayed_trace(problem, document.get("replay", False), inputs)
     judgement = judge_designs(problem, designs)
     answer = judgement_document(problem, judgement, document.get("chip"))
     if document.get("replay", False):
@@ -71,14 +71,14 @@ def evaluate_document(document: dict[str, Any], folder: Path | None = None) -> d
     return answer
 
 
-def _replayed_trace(problem: Problem, asked: Any, folder: Path | None) -> Requests | None:
+def _replayed_trace(problem: Problem, asked: Any, inputs: Inputs) -> Requests | None:
     """The trace to replay, or None for the study's own arrivals."""
     served = any(isinstance(each, CompiledServing) for each in problem.scenarios)
     if asked and not served:
         raise StudyError([{"pointer": "/replay", "detail": "needs a scenario of kind llm_serving"}])
     if isinstance(asked, str):
         with pointing_at("/replay"):
-            trace = find_trace(asked, folder)
+            trace = named_trace(asked, inputs)
             if trace.arrival_s is None:
                 raise ValueError(f"trace '{asked}' must have arrivals to be replayed at its own times")
             return trace

@@ -1,7 +1,8 @@
-"""YAML files a person names on the command line: bounded, without tags or cycles."""
+"""Documents in YAML or JSON: bounded, without tags, cycles, NaN or infinities."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,30 @@ def parse_yaml(text: str, name: str) -> Any:
         raise StudyError([{"pointer": "", "detail": f"{name}{where}: {error.problem}"}]) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise StudyError([{"pointer": "", "detail": f"{name}: no plain YAML ({type(error).__name__})"}]) from None
+
+
+def parse_json(text: str, name: str) -> Any:
+    """
+    Return the parsed document.
+
+    Raises
+    ------
+    StudyError
+        Naming the line where the text is no JSON.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        detail = f"{name} line {error.lineno} column {error.colno}: malformed JSON, {error.msg}"
+    except RecursionError:
+        detail = f"{name}: malformed JSON, nested too deeply"
+    except ValueError as error:
+        detail = f"{name}: {error}"
+    raise StudyError([{"pointer": "", "detail": detail}])
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"numbers must be finite, got {text}")
 
 
 def read_yaml(path: Path) -> Any:

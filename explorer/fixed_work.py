@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from explorer.document import ConvnetDocument, GemmListDocument, QualityDocument, StudyDocument, TrainingDocument
+from explorer.inputs import InputFile, Inputs, open_input, read_plain_document, required_input
 from explorer.workload import SEARCHED_RECIPES, Quality, pointing_at, read_network_of, read_system
 from models.architectures import LoweredNetwork
-from models.architectures.convnet import load_convnet, read_layer_table
-from models.architectures.gemm_list import gemm_list, read_gemm_list
+from models.architectures.convnet import CONVNETS, ConvLayers, load_convnet, read_layer_table
+from models.architectures.gemm_list import GemmShapes, gemm_list, read_gemm_list
 from models.architectures.training import training_step
 from models.architectures.training_memory import TrainingPlan, training_formats
 from models.precision.budget import budget_nats, recipes_under_budget
@@ -21,38 +20,47 @@ from models.throughput.training import default_plans
 
 
 def read_convnet(
-    document: ConvnetDocument, study: StudyDocument, pointer: str, folder: Path | None
+    document: ConvnetDocument, study: StudyDocument, pointer: str, inputs: Inputs
 ) -> tuple[ConvnetScenario, Quality]:
-    """A convolution network of the catalogue, or a layer table beside the study."""
+    """A convolution network of the catalogue, or a layer table."""
     with pointing_at(f"{pointer}/network"):
-        beside = folder is not None and document.network.endswith(".csv")
-        layers = read_layer_table(_beside(folder, document.network)) if beside else load_convnet(document.network)
+        layers = _layers(document.network, inputs)
     quality = _plain_quality(study.quality, len(layers.names))
     mixes = quality.mixes or (RECIPES["bf16"],)
-    return ConvnetScenario(document.name, layers, document.batch, mixes, read_system(study.system)), quality
+    system = read_system(study.system)
+    return ConvnetScenario(document.name, layers, document.batch, mixes, system, document.lowering), quality
+
+
+def _layers(name: str, inputs: Inputs) -> ConvLayers:
+    file = None if name in CONVNETS else open_input(name, inputs)
+    return load_convnet(name) if file is None else read_layer_table(file.content, file.name)
 
 
 def read_gemms(
-    document: GemmListDocument, study: StudyDocument, pointer: str, folder: Path | None
+    document: GemmListDocument, study: StudyDocument, pointer: str, inputs: Inputs
 ) -> tuple[GemmListScenario, Quality]:
-    """A list of GEMMs from the document, or from a CSV file beside it."""
+    """A list of GEMMs from the document, or from a file."""
     if document.rows is not None:
         with pointing_at(f"{pointer}/rows"):
             rows = [row.model_dump(exclude_none=True) for row in document.rows]
             gemms = gemm_list(rows, "rows", default_format=FOLLOWS_MIX)
     else:
         with pointing_at(f"{pointer}/file"):
-            gemms = read_gemm_list(_beside(folder, str(document.file)), default_format=FOLLOWS_MIX)
+            gemms = read_gemm_file(required_input(str(document.file), inputs))
     quality = _plain_quality(study.quality, 1)
     mixes = quality.mixes or (RECIPES["bf16"],)
     return GemmListScenario(document.name, gemms, mixes, read_system(study.system)), quality
 
 
-def _beside(folder: Path | None, name: str) -> Path:
-    """A file beside the study; without a folder no file is opened."""
-    if folder is None or not (folder / name).is_file():
-        raise LookupError(f"no file '{name}' beside the study")
-    return folder / name
+def read_gemm_file(file: InputFile) -> GemmShapes:
+    """The GEMMs of a CSV table, or of a list of rows in YAML or JSON; rows without a format follow the mix."""
+    if not file.name.lower().endswith((".yaml", ".yml", ".json")):
+        return read_gemm_list(file.content, FOLLOWS_MIX, file.name)
+    rows = read_plain_document(file)
+    rows = rows.get("rows") if isinstance(rows, dict) else rows
+    if not isinstance(rows, list):
+        raise ValueError(f"{file.name} must hold a list of rows with m, n and k")
+    return gemm_list(rows, file.name, default_format=FOLLOWS_MIX)
 
 
 def _plain_quality(document: QualityDocument | None, n_layers: int) -> Quality:
@@ -72,10 +80,10 @@ def _plain_quality(document: QualityDocument | None, n_layers: int) -> Quality:
 
 
 def read_training(
-    document: TrainingDocument, study: StudyDocument, pointer: str, folder: Path | None
+    document: TrainingDocument, study: StudyDocument, pointer: str, inputs: Inputs
 ) -> tuple[TrainingScenario, Quality]:
     """One training step: the plan of the document, or the default ones."""
-    network = read_network_of(document.network, f"{pointer}/network")
+    network = read_network_of(document.network, f"{pointer}/network", inputs)
     system = read_system(study.system)
     with pointing_at(f"{pointer}/precision"):
         mix = recipe(document.precision)

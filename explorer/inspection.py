@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from explorer.document import ServingDocument, StudyDocument, StudyError
 from explorer.evaluation import fitted_to
-from explorer.files import read_yaml
+from explorer.inputs import Inputs, with_named_workload
 from explorer.problem import Problem, judge_designs, prepare
 from explorer.records import operating_point
 from explorer.regret import alone
 from explorer.study import read_study
-from explorer.workload import pointing_at, read_requests
+from explorer.workload import as_weighted, pointing_at, request_source
 from models.checks import FloatArray
 from models.hardware.catalog import chip_designs
 from models.hardware.design import DesignBatch, peak_flop_per_s
@@ -22,9 +21,6 @@ from models.operators.activity import TermActivity
 from models.operators.step import StepProgram, Term, run_step
 from models.workload.distribution import weighted_quantiles
 from models.workload.inspect import workload_statistics
-from models.workload.requests import read_trace
-
-STUDY_SUFFIXES = (".yaml", ".yml")
 
 QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
 
@@ -35,37 +31,11 @@ MAX_LISTED = 100
 """Operators listed one by one, those with most time first."""
 
 
-def inspect_file(path: Path) -> dict[str, Any]:
-    """
-    Return what a trace or a study asks for.
-
-    Parameters
-    ----------
-    path : Path
-        A study (YAML), or a trace in any format that `read_trace` knows.
-
-    Returns
-    -------
-    dict
-        `requests`, `moments` and `classes` of a trace; of a study the same for every serving scenario, and the
-        `operators` that each scenario becomes on its reference chip.
-
-    Raises
-    ------
-    StudyError
-        If the file breaks a rule; the message names line or field.
-    """
-    if path.suffix.lower() in STUDY_SUFFIXES:
-        return inspect_study(read_yaml(path), path.parent)
-    with pointing_at(""):
-        return {"kind": "trace", "name": path.name, **workload_statistics(read_trace(path))}
-
-
-def inspect_study(document: Any, folder: Path | None) -> dict[str, Any]:
-    """Return the shape of every scenario of a study; files it names lie in `folder`."""
-    study = read_study(document)
-    problem = prepare(study, folder)
-    scenarios = [_inspect_scenario(study, problem, i, folder) for i in range(len(problem.scenarios))]
+def inspect_study(document: Any, inputs: Inputs) -> dict[str, Any]:
+    """Return the shape of every scenario of a study; what it names lies in `inputs`."""
+    study = read_study(with_named_workload(document, inputs))
+    problem = prepare(study, inputs)
+    scenarios = [_inspect_scenario(study, problem, i) for i in range(len(problem.scenarios))]
     result: dict[str, Any] = {"kind": "study", "name": study.name, "scenarios": scenarios}
     served = [each for each in scenarios if "requests" in each]
     if len(served) == 1:
@@ -73,13 +43,14 @@ def inspect_study(document: Any, folder: Path | None) -> dict[str, Any]:
     return result
 
 
-def _inspect_scenario(study: StudyDocument, problem: Problem, index: int, folder: Path | None) -> dict[str, Any]:
+def _inspect_scenario(study: StudyDocument, problem: Problem, index: int) -> dict[str, Any]:
     document = study.workload.scenarios[index]
     statistics: dict[str, Any] = {}
     if isinstance(document, ServingDocument):
         pointer = f"/workload/scenarios/{index}/requests"
-        source = read_requests(document.requests, pointer, document.prefix_hit_fraction, folder)
-        statistics = workload_statistics(source)
+        with pointing_at(pointer):
+            source = as_weighted(request_source(document.requests, problem.inputs))
+            statistics = workload_statistics(source, prefix_hit_fraction=document.prefix_hit_fraction)
     return {
         "name": document.name,
         "kind": document.kind,

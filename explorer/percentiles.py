@@ -103,7 +103,10 @@ def _arrivals(document: ServingDocument) -> Arrivals | None:
     from_trace = stated.source == "trace"
     if stated.load is None and stated.rate is None and not from_trace:
         return None
-    return Arrivals(rate_per_s=stated.rate, load=stated.load, cv=stated.cv, from_trace=from_trace)
+    return Arrivals(
+        rate_per_s=stated.rate, load=stated.load, cv=stated.cv, dispersion_60_s=stated.dispersion_60_s,
+        from_trace=from_trace,
+    )  # fmt: skip
 
 
 def _offer(
@@ -115,7 +118,7 @@ def _offer(
     arrivals = _arrivals(document)
     if arrivals is None:
         return None
-    source = request_source(document.requests, problem.folder)
+    source = request_source(document.requests, problem.inputs)
     return _Offer(source, arrivals, document.prefix_hit_fraction, slo, drawn)
 
 

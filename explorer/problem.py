@@ -6,13 +6,13 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from explorer.constraints import Limits, chip_violations, read_limits
 from explorer.document import StudyDocument, StudyError
+from explorer.inputs import Inputs, inputs_of
 from explorer.objectives import REGRET, Mixture, Objective, objective_values, read_objectives
 from explorer.scenario_readers import SCENARIO_READERS
 from explorer.space import Space, designs_at, read_space
@@ -43,8 +43,10 @@ class Problem:
     limits: Limits
     tables: FactorTables
     proofs: list[object] = field(default_factory=list)
-    folder: Path | None = None
-    """Where trace files named by the study lie."""
+    inputs: Inputs = None
+    """Where what the study names lies."""
+    inputs_read: list[dict[str, Any]] = field(default_factory=list)
+    """What was read there, with the hash of its content."""
     replays: dict[str, Any] = field(default_factory=dict)
     """Percentiles of designs at operating points that were replayed before."""
 
@@ -65,15 +67,15 @@ class Judgement:
     chosen: tuple[IntArray, ...]
 
 
-def prepare(document: StudyDocument, folder: Path | None = None) -> Problem:
+def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
     """
     Return the problem of a study.
 
     Parameters
     ----------
     document : StudyDocument
-    folder : Path, optional
-        Where trace files named by the study lie; without it only shipped traces are known.
+    inputs : Path or Uploads, optional
+        Where files and networks named by the study lie; without it only what is shipped is known.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def prepare(document: StudyDocument, folder: Path | None = None) -> Problem:
             require_known("chip", each.reference_chip, _chip_ids())
         except UnknownNameError as error:
             raise StudyError([{"pointer": f"{pointer}/reference_chip", "detail": str(error)}]) from None
-        pairs.append(SCENARIO_READERS[each.kind](each, document, pointer, folder))
+        pairs.append(SCENARIO_READERS[each.kind](each, document, pointer, inputs))
     scenarios = tuple(_compiled(i, scenario) for i, (scenario, _) in enumerate(pairs))
     qualities = tuple(quality for _, quality in pairs)
     tables = FactorTables()
@@ -103,6 +105,8 @@ def prepare(document: StudyDocument, folder: Path | None = None) -> Problem:
         mixture=mixture,
         limits=read_limits(document.budget, excess),
         tables=tables,
+        inputs=inputs,
+        inputs_read=inputs_of(document.model_dump(mode="json", include={"workload", "robustness"}), inputs),
     )
     if all(each.metric != REGRET for each in problem.objectives):
         return problem

@@ -89,6 +89,7 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
     document: dict[str, Any] = {
         "study": problem.document.model_dump(mode="json", by_alias=True, exclude_none=True),
         "study_hash": study_hash(problem),
+        "inputs": problem.inputs_read,
         "feasible": best is not None,
         "recommended": None if best is None else points[best.number],
         "pareto": list(points.values()),
@@ -128,7 +129,8 @@ def binding_limit(records: Sequence[TrialRecord]) -> dict[str, Any] | None:
 
 
 def study_hash(problem: Problem) -> str:
-    """Hash of everything the result depends on: document and model version."""
+    """Hash of everything the result depends on: document, content of what it names, and model version."""
     content = problem.document.model_dump(mode="json", by_alias=True)
-    text = json.dumps({"study": content, "model": model_version()}, sort_keys=True)
+    read = [{"name": each["name"], "sha256": each["sha256"]} for each in problem.inputs_read]
+    text = json.dumps({"study": content, "inputs": read, "model": model_version()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from explorer.inputs import Inputs, with_named_workload
 from explorer.records import TrialRecord
 from explorer.report import result_document
 from explorer.study import is_finished, n_chunks, n_trials, prepare, read_study, run_chunk, timeout_s
@@ -15,7 +15,7 @@ Report = Callable[[int, int], None]
 """Told how many trials are done, of how many."""
 
 
-def explore_study(document: Any, folder: Path | None, report: Report) -> dict[str, Any]:
+def explore_study(document: Any, inputs: Inputs, report: Report) -> dict[str, Any]:
     """
     Return the result document of a study.
 
@@ -23,13 +23,13 @@ def explore_study(document: Any, folder: Path | None, report: Report) -> dict[st
     ----------
     document : dict
         As read from YAML or JSON.
-    folder : Path, optional
-        Where trace files named by the study lie.
+    inputs : Path or Uploads, optional
+        Where files and networks named by the study lie.
     report : callable
         Told the progress after every chunk.
     """
     started = time.perf_counter()
-    problem = prepare(read_study(document), folder)
+    problem = prepare(read_study(with_named_workload(document, inputs)), inputs)
     records: list[TrialRecord] = []
     for chunk in range(n_chunks(problem)):
         out_of_time = chunk > 0 and time.perf_counter() - started > timeout_s(problem)

@@ -9,7 +9,7 @@ from explorer.fixed_work import read_convnet, read_gemms, read_training
 from explorer.workload import read_serving
 
 ScenarioReader = Callable[..., tuple[Any, Any]]
-"""Document, study, pointer and folder -> scenario of the model and its quality budget."""
+"""Document, study, pointer and inputs -> scenario of the model and its quality budget."""
 
 SCENARIO_READERS: Mapping[str, ScenarioReader] = {
     "llm_serving": read_serving,

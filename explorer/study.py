@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from explorer.bottleneck import alternative_of
 from explorer.bounds import is_boundable, require_boundable
 from explorer.document import StudyDocument, StudyError, read_document
+from explorer.inputs import Inputs
 from explorer.nearest import nearest_to_feasible
 from explorer.problem import Problem, judge_points
 from explorer.problem import prepare as prepare_problem
@@ -52,7 +52,7 @@ def read_study(document: Any) -> StudyDocument:
     return study
 
 
-def prepare(document: StudyDocument, folder: Path | None = None) -> Problem:
+def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
     """
     Return the problem of a study; see `explorer.problem.prepare`.
 
@@ -61,7 +61,7 @@ def prepare(document: StudyDocument, folder: Path | None = None) -> Problem:
     StudyError
         If a field is at fault, or the exact sampler is asked for an objective that cannot be bounded.
     """
-    problem = prepare_problem(document, folder)
+    problem = prepare_problem(document, inputs)
     if document.search.sampler == EXACT:
         require_boundable(problem.objectives)
     return problem

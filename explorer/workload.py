@@ -6,7 +6,6 @@ import functools
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,9 @@ from explorer.document import (
     StudyError,
     SystemDocument,
 )
+from explorer.inputs import Inputs, named_network, named_trace
 from explorer.space import Space, read_space
-from models.architectures import LoweredNetwork, load_network, lower, read_network
+from models.architectures import LoweredNetwork, lower
 from models.hardware.memory import memory_capacity_bytes, memory_kind
 from models.precision.budget import budget_nats, mixes_of_space, recipes_under_budget
 from models.precision.error import known_kappa, mix_kl_nats
@@ -37,8 +37,9 @@ from models.workload.distribution import (
     with_prefix_hits,
 )
 from models.workload.parametric import LengthFormula, RequestFormula, formula_distribution
-from models.workload.presets import find_trace, preset
+from models.workload.presets import preset
 from models.workload.requests import Requests
+from models.workload.sessions import Sessions, multi_turn
 
 SEARCHED_RECIPES = ("bf16", "deepseek_v3", "fp8_kv8", "w8a8_kv8", "w4a16", "w4a16_kv8", "q4_k_m", "nvfp4")
 """Recipes that compete with the mixes found for a space; those beyond the budget are left out."""
@@ -74,20 +75,18 @@ def pointing_at(pointer: str) -> Iterator[None]:
         raise StudyError([{"pointer": pointer, "detail": str(error)}]) from None
 
 
-def read_network_of(document: str | dict[str, Any], pointer: str) -> LoweredNetwork:
+def read_network_of(document: str | dict[str, Any], pointer: str, inputs: Inputs = None) -> LoweredNetwork:
     """The network a scenario names or carries."""
     with pointing_at(pointer):
-        network = load_network(document) if isinstance(document, str) else read_network(document, "uploaded")
-        return lower(network)
+        return lower(named_network(document, inputs))
 
 
 def read_requests(
-    document: RequestsDocument, pointer: str, prefix_hit_fraction: float | None, folder: Path | None
+    document: RequestsDocument, pointer: str, prefix_hit_fraction: float | None, inputs: Inputs
 ) -> RequestDistribution:
     """The request lengths a scenario states, prefix hits included."""
     with pointing_at(f"{pointer}/{_source_of(document)}"):
-        source = request_source(document, folder)
-        distribution = _as_distribution(source)
+        distribution = _as_distribution(request_source(document, inputs))
         return distribution if prefix_hit_fraction is None else with_prefix_hits(distribution, prefix_hit_fraction)
 
 
@@ -96,12 +95,22 @@ def _source_of(document: RequestsDocument) -> str:
     return given[0] if given else "input"
 
 
-def request_source(document: RequestsDocument, folder: Path | None) -> Requests | RequestFormula | RequestDistribution:
-    """The trace, formula or table of sizes that a scenario names."""
+def request_source(document: RequestsDocument, inputs: Inputs) -> Requests | RequestFormula | RequestDistribution:
+    """The trace, formula or table of sizes that a scenario names, its conversations unrolled."""
+    source = _lengths(document, inputs)
+    return source if document.sessions is None else multi_turn(_as_distribution(source), _sessions(document))
+
+
+def _sessions(document: RequestsDocument) -> Sessions:
+    assert document.sessions is not None
+    return Sessions(document.sessions.turns, document.sessions.hit_fraction)
+
+
+def _lengths(document: RequestsDocument, inputs: Inputs) -> Requests | RequestFormula | RequestDistribution:
     if document.preset is not None:
         return preset(document.preset)
     if document.trace is not None:
-        return find_trace(document.trace, folder)
+        return named_trace(document.trace, inputs, document.zero_token_rows)
     if document.histogram is not None:
         bins = document.histogram
         return request_distribution([b.input for b in bins], [b.output for b in bins], weight=[b.weight for b in bins])
@@ -110,10 +119,14 @@ def request_source(document: RequestsDocument, folder: Path | None) -> Requests 
     return RequestFormula(sides[0], sides[1], document.correlation)
 
 
-def _as_distribution(source: Requests | RequestFormula | RequestDistribution) -> RequestDistribution:
-    if isinstance(source, Requests):
-        return observed_distribution(source)
+def as_weighted(source: Requests | RequestFormula | RequestDistribution) -> Requests | RequestDistribution:
+    """The requests as observed, or the weighted lengths of a formula."""
     return formula_distribution(source) if isinstance(source, RequestFormula) else source
+
+
+def _as_distribution(source: Requests | RequestFormula | RequestDistribution) -> RequestDistribution:
+    weighted = as_weighted(source)
+    return observed_distribution(weighted) if isinstance(weighted, Requests) else weighted
 
 
 def read_quality(
@@ -172,13 +185,13 @@ def _read_slo(document: SloDocument) -> Slo:
 
 
 def read_serving(
-    document: ServingDocument, study: StudyDocument, pointer: str, folder: Path | None
+    document: ServingDocument, study: StudyDocument, pointer: str, inputs: Inputs
 ) -> tuple[ServingScenario, Quality]:
     """A serving scenario with the mixes its quality budget allows (none where it allows none)."""
-    network = read_network_of(document.network, f"{pointer}/network")
+    network = read_network_of(document.network, f"{pointer}/network", inputs)
     with pointing_at(f"{pointer}/network"):
         require_served(network)
-    requests = read_requests(document.requests, f"{pointer}/requests", document.prefix_hit_fraction, folder)
+    requests = read_requests(document.requests, f"{pointer}/requests", document.prefix_hit_fraction, inputs)
     with pointing_at(f"{pointer}/requests"):
         _require_context(requests, network)
     space = read_space(study.space)

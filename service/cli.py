@@ -123,15 +123,20 @@ def evaluate(
 
 @app.command()
 def workload(
-    file: Annotated[Path, typer.Argument(help="Trace (CSV, JSON, JSON lines) or study document (YAML).")],
+    file: Annotated[
+        Path, typer.Argument(help="Trace (CSV, JSON, JSON lines), GEMM list, layer table, or study (YAML, JSON).")
+    ],
+    zero_token_rows: Annotated[
+        str, typer.Option(help="'drop' leaves out rows without tokens, as failed requests are logged; else 'refuse'.")
+    ] = "refuse",
     as_json: JsonFlag = False,
 ) -> None:
     """Show the shape of a workload before any hardware is chosen."""
     with one_line_errors():
-        from explorer.inspection import inspect_file
+        from explorer.workload_file import inspect_file, read_zero_token_rows
         from service.tables import print_workload
 
-        document = inspect_file(file)
+        document = inspect_file(file, read_zero_token_rows(zero_token_rows))
         print_json(document) if as_json else print_workload(document)
 
 

@@ -136,6 +136,8 @@ def _request_table(document: Mapping[str, Any]) -> Table:
     for name in ("count", "rate_per_s", "interarrival_cv", "prefix_hit_fraction"):
         if requests[name] is not None:
             table.add_row(name, f"{requests[name]:.5g}")
+    if requests["n_dropped_rows"]:
+        table.add_row("rows without tokens, left out", str(requests["n_dropped_rows"]))
     errors = [classes[f"{name}_error_fraction"] for name in ("prefill", "kv_length", "total_tokens")]
     table.add_row("classes", str(classes["n_classes"]))
     table.add_row("largest error of the classes", f"{max(errors):.2%}")

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from models.architectures.gemm_list import GemmShapes, numbered_rows, whole_number
+from models.architectures.gemm_list import GemmShapes, numbered_rows, table_name, whole_number
 from models.checks import FloatArray, require_known
 from models.tables import DATA
 
@@ -146,9 +146,9 @@ def load_convnet(name: str) -> ConvLayers:
     return read_layer_table(DATA / "networks" / CONVNETS[require_known("convolution network", name, CONVNETS)])
 
 
-def read_layer_table(path: Path) -> ConvLayers:
+def read_layer_table(source: Path | bytes, name: str = "") -> ConvLayers:
     """
-    Return the layers of a CSV file.
+    Return the layers of a CSV file, or of its content.
 
     Columns in_h, in_w, in_c, out_c, kernel_h and kernel_w are required; stride (1), padding (0) and groups (1)
     optional; out_h, out_w and macs are checked against the others where they are given.
@@ -158,16 +158,17 @@ def read_layer_table(path: Path) -> ConvLayers:
     ValueError
         If a cell is missing, out of bounds or contradicts the others; the message names line and column.
     """
-    rows = numbered_rows(path)
+    name = table_name(source, name)
+    rows = numbered_rows(source, name)
     if len(rows) > LAYER_LIMIT:
-        raise ValueError(f"{path.name} must have at most {LAYER_LIMIT} layers, got {len(rows)}")
-    read = [_layer(row, f"{path.name} line {line}") for line, row in rows]
+        raise ValueError(f"{name} must have at most {LAYER_LIMIT} layers, got {len(rows)}")
+    read = [_layer(row, f"{name} line {line}") for line, row in rows]
     names = tuple(row.get("name") or f"layer {index}" for index, (_, row) in enumerate(rows))
     stated = [float(row["params"]) if row.get("params", "").isdigit() else np.nan for _, row in rows]
     columns = dict(zip((*REQUIRED, *OPTIONAL), np.asarray(read, dtype=np.float64).T, strict=True))
     layers = ConvLayers(names=names, parameters=np.asarray(stated), **columns)
     for column in CHECKED:
-        _require_as_stated(path.name, column, rows, getattr(layers, column))
+        _require_as_stated(name, column, rows, getattr(layers, column))
     return layers
 
 

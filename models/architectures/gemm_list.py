@@ -85,9 +85,9 @@ def gemm_list(rows: Iterable[Mapping[str, Any]], where: str = "gemms", default_f
     return _shapes(sizes, formats, where)
 
 
-def read_gemm_list(path: Path, default_format: str = "bf16") -> GemmShapes:
+def read_gemm_list(source: Path | bytes, default_format: str = "bf16", name: str = "") -> GemmShapes:
     """
-    Return the GEMMs of a CSV file with a header row; lines that begin with '#' are comments.
+    Return the GEMMs of a CSV file, or of its content, with a header row; lines that begin with '#' are comments.
 
     Raises
     ------
@@ -96,21 +96,28 @@ def read_gemm_list(path: Path, default_format: str = "bf16") -> GemmShapes:
     """
     sizes: list[list[int]] = []
     formats: list[str] = []
-    for line, row in numbered_rows(path):
+    name = table_name(source, name)
+    for line, row in numbered_rows(source, name):
         if len(sizes) >= ROW_LIMIT:
-            raise ValueError(f"{path.name} must have at most {ROW_LIMIT} rows")
-        read, name = _row(row, f"{path.name} line {line}", default_format)
+            raise ValueError(f"{name} must have at most {ROW_LIMIT} rows")
+        read, number_format = _row(row, f"{name} line {line}", default_format)
         sizes.append(read)
-        formats.append(name)
-    return _shapes(sizes, formats, path.name)
+        formats.append(number_format)
+    return _shapes(sizes, formats, name)
 
 
-def numbered_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """Return line number and cells of each row of a CSV file, refusing rows longer or shorter than the header."""
+def table_name(source: Path | bytes, name: str = "") -> str:
+    """What messages call a table: `name`, or that of its file."""
+    return name or (source.name if isinstance(source, Path) else "table")
+
+
+def numbered_rows(source: Path | bytes, name: str) -> list[tuple[int, dict[str, str]]]:
+    """Return line number and cells of each row of a CSV table, refusing rows longer or shorter than the header."""
+    content = source if isinstance(source, bytes) else source.read_bytes()
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path.name} must be UTF-8 text, byte {error.start} is not") from None
+        raise ValueError(f"{name} must be UTF-8 text, byte {error.start} is not") from None
     header: list[str] = []
     rows = []
     for number, line in enumerate(lines, start=1):
@@ -120,13 +127,13 @@ def numbered_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
         if not header:
             header = cells
             if len(set(header)) < len(header):
-                raise ValueError(f"{path.name} line {number}: a column is named twice")
+                raise ValueError(f"{name} line {number}: a column is named twice")
             continue
         if len(cells) != len(header):
-            raise ValueError(f"{path.name} line {number} must have {len(header)} cells as the header, got {len(cells)}")
+            raise ValueError(f"{name} line {number} must have {len(header)} cells as the header, got {len(cells)}")
         rows.append((number, dict(zip(header, cells, strict=True))))
     if not rows:
-        raise ValueError(f"{path.name} must have a header and at least one row")
+        raise ValueError(f"{name} must have a header and at least one row")
     return rows
 
 

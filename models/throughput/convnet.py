@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,7 +83,9 @@ def compile_convnet(scenario: ConvnetScenario) -> CompiledWork:
         raise ValueError("a convnet scenario needs at least one precision mix")
     images = float(require_at_least("batch", scenario.batch, 1, "images"))
     layers = Counter(_distinct(scenario.layers))
-    frame = _Frame(scenario, images, *_alternatives(len(scenario.mixes)), sum(x.weights * c for x, c in layers.items()))
+    lowerings = LOWERINGS if scenario.lowering is None else (scenario.lowering,)
+    choices = _alternatives(len(scenario.mixes), lowerings)
+    frame = _Frame(scenario, images, *choices, sum(x.weights * c for x, c in layers.items()))
     terms = [each for i, (layer, count) in enumerate(layers.items()) for each in frame.terms(i, layer, float(count))]
     return CompiledWork(
         scenario,
@@ -98,9 +100,10 @@ def compile_convnet(scenario: ConvnetScenario) -> CompiledWork:
     )
 
 
-def _alternatives(n_mixes: int) -> tuple[IntArray, BoolArray]:
+def _alternatives(n_mixes: int, lowerings: Sequence[str]) -> tuple[IntArray, BoolArray]:
     """Mix of each alternative, and whether it is lowered by im2col; mix slowest."""
-    return np.repeat(np.arange(n_mixes), len(LOWERINGS)), np.tile(np.arange(len(LOWERINGS)) == 1, n_mixes)
+    is_im2col = np.array([lowering == "im2col" for lowering in lowerings])
+    return np.repeat(np.arange(n_mixes), len(lowerings)), np.tile(is_im2col, n_mixes)
 
 
 def _distinct(layers: ConvLayers) -> Iterator[_Layer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.architectures.convnet import ConvLayers
+from models.architectures.convnet import ConvLayers, Lowering
 from models.architectures.gemm_list import GemmShapes
 from models.architectures.lowered import LoweredNetwork
 from models.architectures.training_memory import TrainingPlan
@@ -21,6 +21,8 @@ class ConvnetScenario:
     batch: int
     mixes: tuple[PrecisionMix, ...]
     system: System
+    lowering: Lowering | None = None
+    """How convolutions become GEMMs; None leaves the faster way to each design."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from models.workload.distribution import (
     RequestDistribution,
     observed_distribution,
     weighted_quantiles,
+    with_prefix_hits,
 )
 from models.workload.requests import Requests
 
@@ -21,7 +22,10 @@ BINS_PER_OCTAVE = 2
 
 
 def workload_statistics(
-    requests: Requests | RequestDistribution, error_fraction: float = DEFAULT_ERROR_FRACTION
+    requests: Requests | RequestDistribution,
+    error_fraction: float = DEFAULT_ERROR_FRACTION,
+    *,
+    prefix_hit_fraction: float | None = None,
 ) -> dict[str, Any]:
     """
     Return what a planner wants to know of a workload, as one JSON object.
@@ -32,6 +36,8 @@ def workload_statistics(
         Observed requests, or the distribution of a formula or histogram.
     error_fraction : float
         Error asked of the request classes.
+    prefix_hit_fraction : float, optional
+        Share of every prompt found in the prefix cache, in place of the hits of the source.
 
     Returns
     -------
@@ -47,6 +53,8 @@ def workload_statistics(
     """
     observed = isinstance(requests, Requests)
     distribution = observed_distribution(requests) if isinstance(requests, Requests) else requests
+    if prefix_hit_fraction is not None:
+        distribution = with_prefix_hits(distribution, prefix_hit_fraction)
     classes = quantise(distribution, error_fraction)
     weight, inputs, outputs = distribution.weight, distribution.input_tokens, distribution.output_tokens
     mean_input, mean_output = float(weight @ inputs), float(weight @ outputs)

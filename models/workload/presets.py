@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 from models.checks import require_known
@@ -82,26 +81,3 @@ def shipped_trace(name: str) -> Requests:
     stem = name.removesuffix(".gz").removesuffix(".csv")
     require_known("trace", stem, trace_names())
     return read_trace(TRACES / f"{stem}{_SUFFIX}", f"{stem}.csv")
-
-
-def find_trace(name: str, folder: Path | None = None) -> Requests:
-    """
-    Return the requests of the trace a study names: a file beside the study, or one that comes with chipfit.
-
-    Parameters
-    ----------
-    name : str
-        Path relative to `folder`, or name of a shipped trace.
-    folder : Path, optional
-        Where the study lies. Without it only shipped traces are found.
-
-    Raises
-    ------
-    UnknownNameError
-        If there is neither.
-    ValueError
-        If the file breaks a rule of `read_trace`.
-    """
-    if folder is not None and (folder / name).is_file():
-        return read_trace(folder / name)
-    return shipped_trace(name)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from explorer.document import StudyError
-from explorer.inspection import inspect_file, inspect_study
+from explorer.inspection import inspect_study
+from explorer.workload_file import inspect_file
 from tests.explorer.small_studies import study
 from tests.explorer.test_workload import LIST, TRAINING, VISION, mixture, of_kind
 

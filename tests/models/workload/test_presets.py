@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.checks import UnknownNameError
-from models.workload.presets import find_trace, preset, preset_names, profiles, shipped_trace
+from models.workload.presets import preset, preset_names, profiles, shipped_trace
 from models.workload.requests import Requests
 
 
@@ -47,13 +47,7 @@ def test_shipped_trace_has_the_rows_and_means_of_its_source(name, n, mean_input,
 
 def test_file_names_of_the_reference_studies_find_the_shipped_traces():
     for name in ("azure2023_conv.csv", "azure2023_code.csv", "servegen_deepseek_r1_generated.csv"):
-        assert find_trace(name) is shipped_trace(name)
-
-
-def test_file_beside_the_study_comes_first(tmp_path):
-    (tmp_path / "azure2023_conv.csv").write_text("input_tokens,output_tokens\n1,2\n")
-    assert find_trace("azure2023_conv.csv", tmp_path).n == 1
-    assert find_trace("azure2023_code.csv", tmp_path).n == 8819
+        assert shipped_trace(name).n > 0
 
 
 def test_every_preset_resolves():
@@ -66,4 +60,4 @@ def test_unknown_preset_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match="unknown preset 'llmperf-500-150', did you mean 'llmperf-550-150"):
         preset("llmperf-500-150")
     with pytest.raises(UnknownNameError, match="unknown trace 'azure2023_chat'"):
-        find_trace("azure2023_chat.csv")
+        shipped_trace("azure2023_chat.csv")
