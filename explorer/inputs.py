@@ -36,11 +36,19 @@ class InputFile:
 
 
 @dataclass(frozen=True)
+class NamedConfig:
+    """Configuration of a network under the name it has in results."""
+
+    name: str
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Uploads:
-    """Workload files and network configurations that callers sent, by what a document calls them."""
+    """Workload files and networks that callers sent, by what a document calls them."""
 
     files: Mapping[str, InputFile] = field(default_factory=dict)
-    networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    networks: Mapping[str, NamedConfig] = field(default_factory=dict)
 
 
 Inputs = Path | Uploads | None
@@ -85,11 +93,11 @@ def named_network(document: str | Mapping[str, Any], inputs: Inputs) -> Network:
     """Return the network that a scenario carries or names: of the catalogue, uploaded, or a JSON file beside it."""
     if isinstance(document, Mapping):
         return read_network(document, "uploaded")
-    config = network_config(document, inputs)
-    return load_network(document) if config is None else read_network(config, document.removesuffix(".json"))
+    found = network_config(document, inputs)
+    return load_network(document) if found is None else read_network(found.config, found.name)
 
 
-def network_config(name: str, inputs: Inputs) -> Mapping[str, Any] | None:
+def network_config(name: str, inputs: Inputs) -> NamedConfig | None:
     """Return the configuration of a network that is not of the catalogue, None where there is none of that name."""
     if name in network_names():
         return None
@@ -101,7 +109,7 @@ def network_config(name: str, inputs: Inputs) -> Mapping[str, Any] | None:
     config = read_plain_document(found)
     if not isinstance(config, dict):
         raise ValueError(f"{name} must hold a JSON object")
-    return config
+    return NamedConfig(name.removesuffix(".json"), config)
 
 
 def read_plain_document(file: InputFile) -> Any:
@@ -166,9 +174,9 @@ def _described(named: NamedInput, inputs: Inputs) -> dict[str, Any]:
         trace = named_trace(named.name, inputs, named.zero_token_rows)
         counts = {"n_requests": trace.n, "n_dropped_rows": trace.n_dropped_rows}
         return {"name": named.name, "kind": "trace", "sha256": requests_sha256(trace), **counts}
-    config = network_config(named.name, inputs) if named.key == "network" else None
-    if config is not None:
-        return {"name": named.name, "kind": "network", "sha256": document_sha256(config)}
+    network = network_config(named.name, inputs) if named.key == "network" else None
+    if network is not None:
+        return {"name": named.name, "kind": "network", "sha256": document_sha256([network.name, network.config])}
     file = open_input(named.name, inputs) if named.key in ("file", "network") else None
     if file is None:
         return {}

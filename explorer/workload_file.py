@@ -11,7 +11,7 @@ from explorer.inputs import InputFile, Inputs, Uploads, named_trace, read_plain_
 from explorer.inspection import inspect_study
 from explorer.workload import pointing_at
 from models.workload.inspect import workload_statistics
-from models.workload.requests import MAX_TRACE_BYTES, ZeroRows
+from models.workload.requests import MAX_TRACE_BYTES, ZeroRows, unpacked
 
 WorkloadKind = Literal["trace", "gemm_list", "layer_table", "workload", "study"]
 
@@ -41,7 +41,7 @@ def inspect_file(path: Path, zero_token_rows: ZeroRows = "refuse") -> dict[str, 
             raise LookupError(f"no trace file '{path}'")
         if path.stat().st_size > MAX_TRACE_BYTES:
             raise ValueError(f"{path.name} must be at most {MAX_TRACE_BYTES} B, got {path.stat().st_size}")
-        file = InputFile(path.name, path.read_bytes(), zero_token_rows)
+        file = InputFile(path.name.removesuffix(".gz"), unpacked(path.read_bytes(), path.name), zero_token_rows)
     return inspect_input(file, path.parent)
 
 
@@ -74,14 +74,20 @@ def inspect_input(file: InputFile, inputs: Inputs) -> dict[str, Any]:
             statistics = workload_statistics(named_trace(file.name, Uploads({file.name: file})))
             return {"kind": kind, "name": file.name, **statistics}
         if kind in ("study", "workload"):
-            document = read_plain_document(file)
-            study = document if kind == "study" else _study(file.name, {"scenarios": document["scenarios"]})
-            return inspect_study(study, inputs) | {"kind": kind}
+            return inspect_study(stated_study(file), inputs) | {"kind": kind}
     study = _study(file.name, _table_workload(kind, file))
     try:
         return inspect_study(study, Uploads({file.name: file})) | {"kind": kind}
     except StudyError as error:
         raise StudyError([{"pointer": "", "detail": each["detail"]} for each in error.errors]) from None
+
+
+def stated_study(file: InputFile) -> Any:
+    """Return the study that a document states, one around its workload where it states that alone, or nothing."""
+    kind = workload_kind(file)
+    if kind == "workload":
+        return _study(file.name, {"scenarios": read_plain_document(file)["scenarios"]})
+    return read_plain_document(file) if kind == "study" else {}
 
 
 def read_zero_token_rows(text: str) -> ZeroRows:

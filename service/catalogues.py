@@ -7,7 +7,8 @@ from typing import Any
 
 from explorer.samplers import SAMPLER_NAMES
 from explorer.scenario_readers import SCENARIO_READERS
-from models.architectures import load_network, lower, network_names
+from models.architectures import Network, load_network, lower, network_names
+from models.architectures.lowered import checkpoint_bytes
 from models.architectures.parallel import kv_bytes_per_token_per_chip
 from models.hardware.catalog import chip, chip_ids
 from models.metrics import METRICS
@@ -43,21 +44,25 @@ def chip_documents() -> dict[str, dict[str, Any]]:
 @functools.cache
 def network_documents() -> dict[str, dict[str, Any]]:
     """Every network of the catalogue by name."""
-    documents = {}
-    for name in network_names():
-        network = lower(load_network(name))
-        documents[name] = {
-            "name": name,
-            "kind": network.kind,
-            "n_layers": network.n_layers,
-            "hidden_size": network.hidden_size,
-            "vocabulary_size": network.vocabulary_size,
-            "max_context_tokens": network.max_context_tokens,
-            "n_parameters": network.n_parameters,
-            "n_active_parameters": network.n_active_parameters,
-            "kv_bytes_per_token_bf16": float(kv_bytes_per_token_per_chip(network, 1, 16)),
-        }
-    return documents
+    return {name: network_document(load_network(name)) for name in network_names()}
+
+
+def network_document(network: Network) -> dict[str, Any]:
+    """Main figures of a network, and what its configuration holds that they leave out."""
+    lowered = lower(network)
+    return {
+        "name": network.name,
+        "kind": lowered.kind,
+        "n_layers": lowered.n_layers,
+        "hidden_size": lowered.hidden_size,
+        "vocabulary_size": lowered.vocabulary_size,
+        "max_context_tokens": lowered.max_context_tokens,
+        "n_parameters": lowered.n_parameters,
+        "n_active_parameters": lowered.n_active_parameters,
+        "checkpoint_bytes": float(checkpoint_bytes(lowered)),
+        "kv_bytes_per_token_bf16": float(kv_bytes_per_token_per_chip(lowered, 1, 16)),
+        "notes": list(network.notes),
+    }
 
 
 def preset_documents() -> dict[str, Any]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from explorer.inputs import Uploads
+
 Document = dict[str, Any]
 
 
@@ -28,7 +30,7 @@ class Record(Protocol):
 @dataclass(frozen=True)
 class StudyEngine:
     """
-    Search and evaluation as pure functions, so that a study resumes exactly.
+    Search and evaluation as pure functions, so that a study resumes exactly; what a document names comes with it.
 
     `run_chunk(problem, past, chunk)` returns the same records for the same past and chunk; `timeout_s(problem)` is
     the search time after which a study ends with what it has; `study_error` carries `errors`, a list of
@@ -36,13 +38,13 @@ class StudyEngine:
     """
 
     read_study: Callable[[Document], Any]
-    prepare: Callable[[Any], Any]
+    prepare: Callable[[Any, Uploads], Any]
     n_chunks: Callable[[Any], int]
     run_chunk: Callable[[Any, list[Any], int], list[Any]]
     is_finished: Callable[[Any, list[Any]], bool]
     result_document: Callable[[Any, list[Any]], Document]
     record_from_json: Callable[[Document], Any]
-    evaluate_document: Callable[[Document], Document]
+    evaluate_document: Callable[[Document, Uploads], Document]
     chips: Callable[[], Mapping[str, Document]]
     networks: Callable[[], Mapping[str, Document]]
     study_schema: Callable[[], Document]

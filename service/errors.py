@@ -15,6 +15,7 @@ from sqlalchemy.exc import DataError, DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from explorer.document import StudyError
 from models.checks import UnknownNameError
 from service.db.queries import ConflictError, NotFoundError, StaleError
 
@@ -50,6 +51,10 @@ class InvalidRequestError(ValueError):
 
 class TooManyError(Exception):
     """The caller has as much unfinished work as it may have."""
+
+
+class TooLargeError(Exception):
+    """The content of a request is larger than the operator allows."""
 
 
 class NotReadyError(Exception):
@@ -95,11 +100,13 @@ def install_error_handlers(app: FastAPI, study_error: type[Exception]) -> None:
 
 STATUS_OF: dict[type[Exception], int] = {
     InvalidRequestError: 422,
+    StudyError: 422,
     UnknownNameError: 404,
     NotFoundError: 404,
     ConflictError: 409,
     StaleError: 412,
     TooManyError: 429,
+    TooLargeError: 413,
     NotReadyError: 503,
 }
 """Exception class -> HTTP status."""

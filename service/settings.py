@@ -52,6 +52,7 @@ class Settings(BaseSettings):
     cors_origins: Names = Field([], description="Origins whose pages may call the API from a browser")
     rate_limit: str = Field("3000/minute", description="Requests of one key, in the notation of the limits library")
     max_body_bytes: int = Field(16 * 1024**2, gt=0, description="Largest request body accepted [B]")
+    max_upload_bytes: int = Field(64 * 1024**2, gt=0, description="Largest workload file accepted, unpacked [B]")
     body_timeout_s: float = Field(30.0, gt=0, description="Time in which a request body must have arrived [s]")
     header_timeout_s: float = Field(10.0, gt=0, description="Time in which the head of a request must have arrived [s]")
     idempotency_kept_s: float = Field(86_400.0, gt=0, description="Time for which an Idempotency-Key is known [s]")

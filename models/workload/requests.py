@@ -151,10 +151,7 @@ def _content(source: str | Path | bytes) -> bytes:
 
 def _text(content: bytes, name: str) -> str:
     """The text of a trace, unpacked and decoded."""
-    if content[:2] == b"\x1f\x8b":
-        content = _unpacked(content, name)
-    if len(content) > MAX_TRACE_BYTES:
-        raise ValueError(f"{name} must be at most {MAX_TRACE_BYTES} B, got {len(content)}")
+    content = unpacked(content, name)
     utf16 = content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     try:
         return content.decode("utf-16" if utf16 else "utf-8-sig")
@@ -165,19 +162,40 @@ def _text(content: bytes, name: str) -> str:
         ) from None
 
 
-def _unpacked(content: bytes, name: str) -> bytes:
-    """The gunzipped content, never more than the limit."""
+class TooManyBytesError(ValueError):
+    """A file is larger than its reader takes."""
+
+
+def unpacked(content: bytes, name: str, max_bytes: int = MAX_TRACE_BYTES) -> bytes:
+    """
+    Return the content of a file, gunzipped where it is packed and never more than `max_bytes`.
+
+    Raises
+    ------
+    TooManyBytesError
+        If it is larger.
+    ValueError
+        If the gzip file is malformed.
+    """
+    if content[:2] == b"\x1f\x8b":
+        content = _gunzipped(content, name, max_bytes)
+    if len(content) > max_bytes:
+        raise TooManyBytesError(f"{name} must be at most {max_bytes} B, got {len(content)}")
+    return content
+
+
+def _gunzipped(content: bytes, name: str, max_bytes: int) -> bytes:
     parts, size = [], 0
     while content:
         unpacker = zlib.decompressobj(wbits=31)
         try:
-            part = unpacker.decompress(content, MAX_TRACE_BYTES + 1 - size)
+            part = unpacker.decompress(content, max_bytes + 1 - size)
         except zlib.error as error:
             raise ValueError(f"{name}: malformed gzip file, {error}") from None
         size += len(part)
         parts.append(part)
-        if size > MAX_TRACE_BYTES:
-            raise ValueError(f"{name} must be at most {MAX_TRACE_BYTES} B unpacked, got more")
+        if size > max_bytes:
+            raise TooManyBytesError(f"{name} must be at most {max_bytes} B unpacked, got more")
         if not unpacker.eof:
             raise ValueError(f"{name}: malformed gzip file, it ends early")
         content = unpacker.unused_data.lstrip(b"\0")

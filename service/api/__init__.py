@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.api import catalog, designs, evaluations, events, health, keys, metrics, studies
+from service.api import catalog, designs, evaluations, events, health, keys, metrics, networks, studies, workloads
 
 ROUTERS = (
-    health.router, metrics.router, studies.router, events.router, designs.router, evaluations.router, catalog.router,
-    keys.router,
+    health.router, metrics.router, studies.router, events.router, designs.router, evaluations.router, workloads.router,
+    networks.router, catalog.router, keys.router,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Chips and networks chipfit knows."""
+"""Chips that chipfit knows."""
 
 from __future__ import annotations
 
@@ -27,20 +27,6 @@ def list_chips(engine: EngineOf) -> CatalogList:
 def get_chip(chip_id: Name, engine: EngineOf) -> dict[str, Any]:
     """Return one chip with its design parameters."""
     return _entry("chip", engine.chips(), chip_id)
-
-
-@router.get("/networks", operation_id="list_networks", summary="List the networks of the catalogue")
-def list_networks(engine: EngineOf) -> CatalogList:
-    """Return every network with its main figures."""
-    return _listed(engine.networks())
-
-
-@router.get(
-    "/networks/{network}", operation_id="get_network", summary="Get one network", responses=problem_responses(404)
-)
-def get_network(network: Name, engine: EngineOf) -> dict[str, Any]:
-    """Return one network with its main figures."""
-    return _entry("network", engine.networks(), network)
 
 
 def _listed(catalog: Mapping[str, dict[str, Any]]) -> CatalogList:

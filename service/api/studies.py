@@ -9,7 +9,7 @@ from fastapi import APIRouter, BackgroundTasks, Path, Query, Request, Response
 
 from service.api.documents import RequestDocument
 from service.api.paging import PageSize, PageToken, page_token, read_page_token
-from service.db import queries
+from service.db import queries, uploads
 from service.db.tables import Study
 from service.dependencies import (
     CallerOf,
@@ -35,6 +35,7 @@ from service.schemas.studies import (
     TrialList,
     study_fields,
 )
+from service.stored_inputs import prepare_study
 
 LOG = structlog.get_logger("chipfit.studies")
 
@@ -63,12 +64,12 @@ def create_study(
     tasks: BackgroundTasks,
 ) -> StudyRead:
     """Check the study and queue it; `Location` is where to look for it."""
-    spec = engine.read_study(document)
-    problem = engine.prepare(spec)
+    prepared = prepare_study(session, engine, document)
     require_room(session, caller, settings)
-    name = str(getattr(spec, "name", "") or study_id)[:200]
+    name = str(getattr(prepared.spec, "name", "") or study_id)[:200]
     study = queries.create_study(session, study_id, name, document, engine.model_version, caller.key_id)
-    jobs.runner.cache.keep(study_id, problem)
+    uploads.note_inputs(session, study_id, prepared.input_ids)
+    jobs.runner.cache.keep(study_id, prepared.problem)
     LOG.info("study queued", study_id=study_id)
     response.headers["Location"] = str(request.app.url_path_for("get_study", study_id=study_id))
     tasks.add_task(jobs.wake.set)

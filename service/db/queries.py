@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.orm import Session, defer
 
 from service.db.session import clock_s, to_json
-from service.db.tables import NUMBER_COLUMNS, TEXT_COLUMNS, EvaluationAnswer, Study, StudyEvent, designs
+from service.db.tables import NUMBER_COLUMNS, TEXT_COLUMNS, EvaluationAnswer, Study, StudyEvent, StudyInput, designs
 
 Document = dict[str, Any]
 
@@ -107,6 +107,7 @@ def delete_study(session: Session, study_id: str, is_wanted: VersionCheck = any_
         raise ConflictError(f"study '{study_id}' is {study.state}: cancel it before deleting it")
     session.execute(sa.delete(designs).where(designs.c.study_id == study_id))
     session.execute(sa.delete(StudyEvent).where(StudyEvent.study_id == study_id))
+    session.execute(sa.delete(StudyInput).where(StudyInput.study_id == study_id))
     session.execute(sa.delete(Study).where(Study.id == study_id))
 
 

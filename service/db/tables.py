@@ -85,6 +85,44 @@ class Executor(Table):
     heartbeat_at_s: Mapped[float]
 
 
+class UploadedWorkload(Table):
+    """A workload file that a caller sent, with what it asks for; its id is a hash of the content."""
+
+    __tablename__ = "workloads"
+
+    id: Mapped[str] = mapped_column(sa.String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(200))
+    kind: Mapped[str] = mapped_column(sa.String(20))
+    sha256: Mapped[str] = mapped_column(sa.String(64))
+    size_bytes: Mapped[int]
+    zero_token_rows: Mapped[str] = mapped_column(sa.String(10))
+    packed: Mapped[bytes] = mapped_column(sa.LargeBinary, deferred=True)
+    inspection: Mapped[dict[str, Any]] = mapped_column(sa.JSON, deferred=True)
+    created_at_s: Mapped[float] = mapped_column(index=True)
+
+
+class UploadedNetwork(Table):
+    """A network's configuration that a caller sent, with its main figures; its id is a hash of name and content."""
+
+    __tablename__ = "networks"
+
+    id: Mapped[str] = mapped_column(sa.String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(100), unique=True)
+    sha256: Mapped[str] = mapped_column(sa.String(64))
+    config: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    figures: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    created_at_s: Mapped[float]
+
+
+class StudyInput(Table):
+    """An uploaded workload or network that a study reads, and which therefore stays."""
+
+    __tablename__ = "study_inputs"
+
+    study_id: Mapped[str] = mapped_column(sa.ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True)
+    input_id: Mapped[str] = mapped_column(sa.String(40), primary_key=True, index=True)
+
+
 class EvaluationAnswer(Table):
     """The answer to one evaluation request, by model version and content of the request."""
 

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from service.db import queries
 from service.db.session import Database, reading, writing
 from service.engine import Document, StudyEngine
+from service.stored_inputs import prepare_study
 
 LOG = structlog.get_logger("chipfit.jobs")
 
@@ -108,10 +110,12 @@ class StudyRunner:
             known = self.cache.problems.get(study_id)
         if known is not None:
             return known
-        document = self._read(lambda session: queries.get_study(session, study_id).document)
-        made = self.engine.prepare(self.engine.read_study(document))
+        made = self._read(lambda session: self._prepared(session, study_id))
         self.cache.keep(study_id, made)
         return made
+
+    def _prepared(self, session: Session, study_id: str) -> Any:
+        return prepare_study(session, self.engine, queries.get_study(session, study_id).document).problem
 
     def records(self, study_id: str, chunk: int | None) -> list[Any]:
         """The records of all chunks before `chunk` (or of all chunks) in trial order."""

@@ -27,7 +27,12 @@ def middlewares(app: FastAPI, settings: Settings, metrics: Metrics) -> Sequence[
         Middleware(RequestLog, metrics=metrics),
         *((cross_origin,) if settings.cors_origins else ()),
         Middleware(Access, state=app.state, settings=settings),
-        Middleware(BodyLimit, max_body_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s),
+        Middleware(
+            BodyLimit,
+            max_body_bytes=settings.max_body_bytes,
+            max_upload_bytes=settings.max_upload_bytes,
+            timeout_s=settings.body_timeout_s,
+        ),
         Middleware(Idempotency, state=app.state, settings=settings),
         Middleware(ConditionalGet),
     )

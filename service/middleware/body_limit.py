@@ -12,6 +12,9 @@ from service.errors import problem_response
 
 _CLOSE = {"Connection": "close"}
 
+UPLOAD_PATH = "/v1/workloads"
+FORM_BYTES = 64 * 1024
+
 
 class _RefusedError(BaseException):
     """Unwinds the application while it reads the request body; nothing in between catches it."""
@@ -23,6 +26,7 @@ class BodyLimit:
 
     app: ASGIApp
     max_body_bytes: int
+    max_upload_bytes: int
     timeout_s: float
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -31,10 +35,11 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if not declared.isdigit() or int(declared) > self.max_body_bytes:
-            await self._too_large()(scope, receive, send)
+        max_bytes = self._max_bytes(scope)
+        if not declared.isdigit() or int(declared) > max_bytes:
+            await _too_large(max_bytes)(scope, receive, send)
             return
-        body = _BoundedBody(receive, self.max_body_bytes, asyncio.get_running_loop().time() + self.timeout_s)
+        body = _BoundedBody(receive, max_bytes, asyncio.get_running_loop().time() + self.timeout_s)
         started = False
 
         async def noting(message: Message) -> None:
@@ -46,16 +51,20 @@ class BodyLimit:
             await self.app(scope, body.receive, noting)
         except _RefusedError:
             if not started:
-                refusal = self._too_slow() if body.is_late else self._too_large()
+                refusal = self._too_slow() if body.is_late else _too_large(max_bytes)
                 await refusal(scope, receive, send)
 
-    def _too_large(self) -> Response:
-        return problem_response(
-            413, f"the request body must not exceed {self.max_body_bytes} bytes", headers=_CLOSE
-        )  # fmt: skip
+    def _max_bytes(self, scope: Scope) -> int:
+        """Largest body of a request: a workload file may be larger than a document, and has its form around it."""
+        is_upload = scope["path"].rstrip("/").endswith(UPLOAD_PATH)
+        return self.max_upload_bytes + FORM_BYTES if is_upload else self.max_body_bytes
 
     def _too_slow(self) -> Response:
         return problem_response(408, f"the request body must arrive within {self.timeout_s:g} s", headers=_CLOSE)
+
+
+def _too_large(max_bytes: int) -> Response:
+    return problem_response(413, f"the request body must not exceed {max_bytes} bytes", headers=_CLOSE)
 
 
 @dataclass

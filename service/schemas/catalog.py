@@ -1,4 +1,4 @@
-"""Catalogues of chips and networks as the API shows them."""
+"""Catalogues as the API shows them."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from explorer.document import StudyError
-from explorer.inputs import InputFile, Uploads, inputs_of, named_network, named_trace, names_in
+from explorer.inputs import InputFile, NamedConfig, Uploads, inputs_of, named_network, named_trace, names_in
 from explorer.problem import prepare
 from explorer.report import study_hash
 from explorer.run import explore_study
@@ -66,21 +66,24 @@ def test_rows_without_tokens_are_left_out_where_asked_and_counted(tmp_path):
     assert problem.inputs_read[0]["n_dropped_rows"] == 2
     kept = prepare(read_study(on_trace(UPLOAD)), uploaded(content, zero_token_rows="drop"))
     assert kept.inputs_read == problem.inputs_read
-    assert kept.inputs_read[0]["sha256"] == prepare(read_study(on_trace(UPLOAD)), uploaded(TRACE)).inputs_read[0]["sha256"]
+    assert (
+        kept.inputs_read[0]["sha256"] == prepare(read_study(on_trace(UPLOAD)), uploaded(TRACE)).inputs_read[0]["sha256"]
+    )
 
 
 def test_a_network_is_found_by_the_name_it_was_uploaded_under(tmp_path):
     mine = CONFIG | {"num_hidden_layers": 16}
-    assert named_network("mine", Uploads(networks={"mine": mine})).n_layers == 16
+    assert named_network("mine", Uploads(networks={"mine": NamedConfig("mine", mine)})).n_layers == 16
     (tmp_path / "mine.json").write_text(json.dumps(mine))
     assert named_network("mine.json", tmp_path).name == "mine"
-    assert named_network("llama-3.1-8b", Uploads(networks={"llama-3.1-8b": mine})).n_layers == 32
+    assert named_network("llama-3.1-8b", Uploads(networks={"llama-3.1-8b": NamedConfig("x", mine)})).n_layers == 32
 
 
 def test_the_configuration_of_an_uploaded_network_is_part_of_the_hash():
     document = study(scenario={"network": "mine"})
-    one, other = (Uploads(networks={"mine": CONFIG | {"num_hidden_layers": n}}) for n in (8, 9))
-    assert hash_of(document, one) != hash_of(document, other)
+    networks = [NamedConfig("mine", CONFIG | {"num_hidden_layers": n_layers}) for n_layers in (8, 9)]
+    one, other = (hash_of(document, Uploads(networks={"mine": each})) for each in networks)
+    assert one != other
 
 
 def test_an_unknown_name_is_refused_at_its_field():

@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from explorer.files import read_yaml
+from explorer.inputs import Uploads
 from explorer.run import explore_study
 from service.app import create_app
 from service.real_engine import real_engine
@@ -62,7 +63,7 @@ def test_a_study_over_http_ends_as_one_in_this_process(real_client: TestClient) 
 
 def test_records_survive_the_database_unchanged() -> None:
     engine = real_engine()
-    problem = engine.prepare(engine.read_study(study_document()))
+    problem = engine.prepare(engine.read_study(study_document()), Uploads())
     records = engine.run_chunk(problem, [], 0)
     back = [engine.record_from_json(json.loads(json.dumps(r.as_json(), allow_nan=False))) for r in records]
     assert back == records

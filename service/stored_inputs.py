@@ -1,0 +1,54 @@
+"""What documents name, taken from the database: uploaded workloads and networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sqlalchemy.orm import Session
+
+from explorer.inputs import InputFile, NamedConfig, Uploads, names_in, with_named_workload
+from models.workload.requests import ZeroRows
+from service.db import uploads
+from service.engine import Document, StudyEngine
+
+
+@dataclass(frozen=True)
+class StoredInputs:
+    """Uploads that a document names, with their ids in the database."""
+
+    uploads: Uploads
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PreparedStudy:
+    """A checked study, its problem, and the ids of the uploads it reads."""
+
+    spec: Any
+    problem: Any
+    input_ids: tuple[str, ...]
+
+
+def prepare_study(session: Session, engine: StudyEngine, document: Document) -> PreparedStudy:
+    """Return a study ready to run, with what it names read from the database."""
+    stored = load_inputs(session, document)
+    spec = engine.read_study(with_named_workload(document, stored.uploads))
+    return PreparedStudy(spec, engine.prepare(spec, stored.uploads), stored.ids)
+
+
+def load_inputs(session: Session, document: Any) -> StoredInputs:
+    """Return the uploads that a study (or an evaluation with one) names, itself or through its named workload."""
+    found = _stored(session, document)
+    study = document.get("study", document) if isinstance(document, dict) else document
+    written = with_named_workload(study, found.uploads)
+    return found if written is study else _stored(session, [document, written])
+
+
+def _stored(session: Session, document: Any) -> StoredInputs:
+    names = {each.name for each in names_in(document)}
+    files = uploads.workload_contents(session, names)
+    networks = uploads.networks_named(session, names)
+    configs = {name: NamedConfig(row.name, row.config) for row in networks for name in (row.id, row.name)}
+    read = {row.id: InputFile(row.name, content, cast(ZeroRows, row.zero_token_rows)) for row, content in files}
+    return StoredInputs(Uploads(read, configs), (*read, *(row.id for row in networks)))
