@@ -151,7 +151,7 @@ def _content(source: str | Path | bytes) -> bytes:
 
 def _text(content: bytes, name: str) -> str:
     """The text of a trace, unpacked and decoded."""
-    content = unpacked(content, name)
+    content = unpacked(content, name, MAX_TRACE_BYTES)
     utf16 = content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     try:
         return content.decode("utf-16" if utf16 else "utf-8-sig")
