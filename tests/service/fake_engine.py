@@ -101,7 +101,7 @@ def result_document(problem: FakeStudy, records: list[FakeRecord]) -> dict[str, 
     }
 
 
-def evaluate_document(document: dict[str, Any], _uploads: Uploads) -> dict[str, Any]:
+def evaluate_document(document: dict[str, Any], _uploads: Uploads | None = None) -> dict[str, Any]:
     if "chip" not in document:
         raise FakeStudyError([{"pointer": "/chip", "detail": "chip is missing"}])
     return {"chip": document["chip"], "metrics": {"area_mm2": 800.0}}
@@ -110,7 +110,7 @@ def evaluate_document(document: dict[str, Any], _uploads: Uploads) -> dict[str, 
 def fake_engine() -> StudyEngine:
     return StudyEngine(
         read_study=read_study,
-        prepare=lambda spec, _uploads: spec,
+        prepare=lambda spec, _uploads=None: spec,
         n_chunks=n_chunks,
         run_chunk=run_chunk,
         is_finished=lambda problem, past: len(past) >= problem.trials,
