@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from explorer.document import StudyDocument, StudyError, read_document
+from explorer.identity import model_version
 from explorer.inputs import Inputs, named_trace, with_named_workload
 from explorer.objectives import COMBINED, REGRET, Objective
 from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.problem import Judgement, Problem, judge_designs, prepare
 from explorer.records import CODES, design_document, metrics_document, operating_point
-from explorer.report import model_version
 from explorer.workload import pointing_at
 from models.checks import UnknownNameError, require_known
 from models.evaluate import compile_scenario
@@ -151,16 +151,16 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | None) -> dict[str, Any]:
+def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | None, index: int = 0) -> dict[str, Any]:
     """One judged design as plain data; `serves` says whether it does the work, `feasible` whether it is in budget."""
-    excess = {name: float(values[0]) for name, values in judgement.excess.items()}
+    excess = {name: float(values[index]) for name, values in judgement.excess.items()}
     work = [value for name, value in excess.items() if name not in CHIP_LIMITS]
     document: dict[str, Any] = {
-        "design": design_document(judgement.designs, 0),
-        "operating_point": operating_point(problem, judgement, 0),
-        "metrics": metrics_document(problem, judgement, 0),
+        "design": design_document(judgement.designs, index),
+        "operating_point": operating_point(problem, judgement, index),
+        "metrics": metrics_document(problem, judgement, index),
         "serves": bool(max(work) <= 0),
-        "feasible": bool(judgement.feasible[0]),
+        "feasible": bool(judgement.feasible[index]),
         "excess_fractions": {name: max(value, -1.0) for name, value in excess.items() if np.isfinite(value)},
         "model_version": model_version(),
     }

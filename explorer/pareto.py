@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.checks import BoolArray, FloatArray
+from models.checks import BoolArray, FloatArray, IntArray
 
 
 def non_dominated(costs: FloatArray) -> BoolArray:
@@ -26,16 +26,32 @@ def non_dominated(costs: FloatArray) -> BoolArray:
     array([ True,  True, False,  True])
     """
     order = np.lexsort(costs.T[::-1])
-    kept: list[int] = []
-    front = np.empty((0, costs.shape[1]))
-    for i in order:
-        if len(front) and np.any(np.all(front <= costs[i], axis=1)):
-            continue
-        kept.append(int(i))
-        front = np.vstack([front, costs[i]])
     mask = np.zeros(len(costs), dtype=bool)
-    mask[kept] = True
+    mask[order[_best_of_sorted(costs[order])]] = True
     return mask
+
+
+def _best_of_sorted(costs: FloatArray) -> IntArray:
+    """
+    Positions of the non-dominated rows where rows come in lexicographic order, so that only earlier ones dominate.
+
+    Two columns need one pass. With more, each round keeps the row of least sum of ranks and drops all it beats: as
+    many rounds as the front has members, each over what is left.
+    """
+    if costs.shape[1] == 1:
+        return np.arange(min(1, len(costs)))
+    if costs.shape[1] == 2:
+        before = np.minimum.accumulate(np.concatenate([[np.inf], costs[:-1, 1]]))
+        return np.flatnonzero(costs[:, 1] < before)
+    left = np.arange(len(costs))
+    sums = np.argsort(np.argsort(costs, axis=0, kind="stable"), axis=0, kind="stable").sum(axis=1)
+    kept = []
+    while len(left):
+        best = left[np.lexsort((left, sums[left]))[0]]
+        best = left[np.flatnonzero(np.all(costs[left] <= costs[best], axis=1))[0]]
+        kept.append(int(best))
+        left = left[np.any(costs[left] < costs[best], axis=1)]
+    return np.sort(np.array(kept, dtype=np.int64))
 
 
 def knee(costs: FloatArray) -> int:

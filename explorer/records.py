@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.objectives import DESIGN_METRICS
 from explorer.plans import plan_chosen, plan_document
 from explorer.problem import Judgement, Problem, judged_metrics, violated_limit
 from explorer.space import values_at
@@ -170,7 +171,10 @@ def metrics_document(problem: Problem, judgement: Judgement, index: int) -> dict
     """All metrics of one design; with several scenarios those of each beside the combined ones."""
     names = [each.name for each in problem.document.workload.scenarios]
     each = {n: judged_metrics(e, index) for n, e in zip(names, judgement.evaluations, strict=True)}
-    metrics: dict[str, Any] = dict(each[names[0]]) if len(names) == 1 else {"scenarios": each}
+    first = each[names[0]]
+    metrics: dict[str, Any] = dict(first)
+    if len(names) > 1:
+        metrics = {"scenarios": each} | {name: first[name] for name in DESIGN_METRICS}
     for objective, value in zip(problem.objectives, judgement.objectives[index], strict=True):
         metrics[objective.metric] = float(value)
     return {name: value for name, value in metrics.items() if not isinstance(value, float) or np.isfinite(value)}

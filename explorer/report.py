@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from explorer.bottleneck import bottleneck
+from explorer.identity import model_version
 from explorer.pareto import knee, non_dominated
 from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.precision_report import precision_report
@@ -18,11 +18,6 @@ from explorer.problem import Problem
 from explorer.records import TrialRecord
 from explorer.space import designs_at, point_of
 from models.checks import FloatArray
-
-
-def model_version() -> str:
-    """Version of the model: that of the package."""
-    return importlib.metadata.version("chipfit")
 
 
 def costs_of(problem: Problem, records: Sequence[TrialRecord]) -> FloatArray:

@@ -140,13 +140,20 @@ def workload(
         print_json(document) if as_json else print_workload(document)
 
 
-@app.command()
+bench_app = typer.Typer(invoke_without_command=True, help="Measure speed on this machine.")
+app.add_typer(bench_app, name="bench")
+
+
+@bench_app.callback()
 def bench(
+    context: typer.Context,
     processes: Annotated[int, typer.Option(help="Processes that evaluate at the same time.")] = 2,
     seconds: Annotated[float, typer.Option(help="Time that each process measures.")] = 5.0,
     as_json: JsonFlag = False,
 ) -> None:
     """Measure how many designs are judged per second."""
+    if context.invoked_subcommand is not None:
+        return
     with one_line_errors():
         from explorer.bench import evaluation_speed
 
@@ -156,6 +163,54 @@ def bench(
         else:
             print(f"{speed['designs_per_s']:.0f} designs/s in {processes} processes, each design at"
                   f" {speed['alternatives_per_design']} alternatives, mixes {', '.join(speed['mixes'])}")  # fmt: skip
+
+
+@bench_app.command("history")
+def bench_history(
+    rows: Annotated[int, typer.Option(help="Designs in the history.")] = 1_000_000,
+    database_url: Annotated[
+        str, typer.Option(help="Empty database, left empty; a temporary SQLite file by default.")
+    ] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how fast a large history is written and answers."""
+    with one_line_errors():
+        from service.history_bench import history_speed
+
+        speed = history_speed(rows, database_url)
+        if as_json:
+            print_json({"history": speed})
+        else:
+            print(f"{speed['rows']} designs in {speed['database']}: a page of a filtered, sorted list in"
+                  f" {speed['p50_s'] * 1e3:.1f} ms (median), {speed['p95_s'] * 1e3:.1f} ms (p95); any other filter"
+                  f" in at most {speed['unindexed_max_s']:.2f} s, a front of a tenth in {speed['pareto_max_s']:.2f} s;"
+                  f" {speed['write_rows_per_s']:.0f} designs/s written")  # fmt: skip
+
+
+@app.command()
+def history(
+    filter_: Annotated[str, typer.Option("--filter", help='Such as: area_mm2 < 400 and tpot_p95_s <= "50 ms"')] = "",
+    order_by: Annotated[str, typer.Option(help="Numeric field, with desc behind it for the largest first.")] = "",
+    pareto: Annotated[str, typer.Option(help="Metrics with commas between: only what no other design beats.")] = "",
+    near: Annotated[
+        list[str] | None, typer.Option(help="name=value of a point; several make it more exact. Nearest first.")
+    ] = None,
+    facets: Annotated[str, typer.Option(help="Fields with commas between: how the designs spread over them.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Most designs shown.")] = 20,
+    database_url: Annotated[str, typer.Option(help="Database of the server; the embedded one by default.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Find designs that any study has looked at."""
+    with one_line_errors():
+        from service.history_command import find_designs, find_facets
+        from service.history_tables import print_designs, print_facets
+
+        if facets:
+            found = find_facets(database_url, filter_, facets)
+            print_json(found) if as_json else print_facets(found)
+            return
+        found = find_designs(database_url, filter_, order_by, pareto, tuple(near or ()), limit)
+        print_json(found) if as_json else print_designs(found["items"])
 
 
 @app.command()
@@ -205,7 +260,7 @@ def validate(
     0 where at least one row could be compared, else 2.
     """
     with one_line_errors():
-        from explorer.report import model_version
+        from explorer.identity import model_version
         from models.fidelity.validate import SHIPPED, validate
         from service.tables import print_validation
 

@@ -33,7 +33,8 @@ class StudyEngine:
     Search and evaluation as pure functions, so that a study resumes exactly; what a document names comes with it.
 
     `run_chunk(problem, past, chunk)` returns the same records for the same past and chunk; `timeout_s(problem)` is
-    the search time after which a study ends with what it has; `study_error` carries `errors`, a list of
+    the search time after which a study ends with what it has; `evaluation_identity` is the same for evaluations that
+    give the same answer, and None for requests at fault; `study_error` carries `errors`, a list of
     {pointer, detail}.
     """
 
@@ -45,6 +46,9 @@ class StudyEngine:
     result_document: Callable[[Any, list[Any]], Document]
     record_from_json: Callable[[Document], Any]
     evaluate_document: Callable[[Document, Uploads], Document]
+    evaluate_designs: Callable[[Document, list[Document], Uploads], list[Document]]
+    evaluation_identity: Callable[[Document, Uploads], str | None]
+    workload_hash: Callable[[Any], str]
     chips: Callable[[], Mapping[str, Document]]
     networks: Callable[[], Mapping[str, Document]]
     study_schema: Callable[[], Document]

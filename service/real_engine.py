@@ -5,8 +5,10 @@ from __future__ import annotations
 from explorer import study
 from explorer.document import StudyDocument, StudyError
 from explorer.evaluation import evaluate_document
+from explorer.identity import model_version, workload_hash
 from explorer.records import record_from_json
-from explorer.report import model_version, result_document
+from explorer.reevaluation import evaluate_designs, evaluation_identity
+from explorer.report import result_document
 from service.catalogues import chip_documents, network_documents
 from service.engine import StudyEngine
 
@@ -22,6 +24,9 @@ def real_engine() -> StudyEngine:
         result_document=result_document,
         record_from_json=record_from_json,
         evaluate_document=evaluate_document,
+        evaluate_designs=evaluate_designs,
+        evaluation_identity=evaluation_identity,
+        workload_hash=lambda problem: workload_hash(problem.document, problem.inputs),
         chips=chip_documents,
         networks=network_documents,
         study_schema=lambda: StudyDocument.model_json_schema(ref_template="#/components/schemas/{model}"),

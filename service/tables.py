@@ -58,19 +58,21 @@ def _front_table(front: Sequence[Mapping[str, Any]], objectives: Sequence[str]) 
     metrics = list(dict.fromkeys([*objectives, *SHOWN_METRICS]))
     present = [name for name in metrics if name in front[0]["metrics"]]
     for name in present:
-        table.add_column(_heading(name), justify="right")
+        table.add_column(metric_heading(name), justify="right")
     table.add_column("design")
     for point in front[:MAX_ROWS]:
-        table.add_row(*[_value(name, point["metrics"][name]) for name in present], design_line(point["params"]))
+        table.add_row(*[metric_text(name, point["metrics"][name]) for name in present], design_line(point["params"]))
     return table
 
 
-def _heading(name: str) -> str:
+def metric_heading(name: str) -> str:
+    """A metric's name with the unit it is shown in."""
     metric = METRICS.get(name)
     return name if metric is None else escape(f"{name} [{_SCALES.get(metric.unit, (1.0, metric.unit))[1]}]")
 
 
-def _value(name: str, value: float) -> str:
+def metric_text(name: str, value: float) -> str:
+    """A metric's value in the unit it is shown in."""
     metric = METRICS.get(name)
     factor = 1.0 if metric is None else _SCALES.get(metric.unit, (1.0, ""))[0]
     return f"{value * factor:.4g}"
@@ -94,7 +96,7 @@ def _point_table(point: Mapping[str, Any]) -> Table:
         table.add_row(name, str(value))
     for name, value in point["metrics"].items():
         if isinstance(value, float):
-            table.add_row(_heading(name), _value(name, value))
+            table.add_row(metric_heading(name), metric_text(name, value))
     for name, value in point.get("percentiles", {}).items():
         if isinstance(value, bool | float | str):
             table.add_row(f"replayed {name}", f"{value:.4g}" if isinstance(value, float) else str(value))

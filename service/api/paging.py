@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import math
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -32,8 +34,37 @@ def read_page_token(token: str, *kinds: type) -> list[Any]:
     """
     try:
         key = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):
         key = None
-    if not isinstance(key, list) or [type(value) for value in key] != list(kinds):
+    if not isinstance(key, list) or [type(value) for value in key] != list(kinds) or not all(map(_is_storable, key)):
         raise InvalidRequestError("query.page_token", "page_token must be the next_page_token of an earlier answer")
     return key
+
+
+def query_digest(*parts: Any) -> str:
+    """Short hash of a query, so that a token of another one is refused."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+def read_query_page_token(token: str, digest: str, *kinds: type) -> list[Any]:
+    """
+    Return the sort key in a token that carries the digest of its query first.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the token is none of ours, or of another query.
+    """
+    found, *key = read_page_token(token, str, *kinds)
+    if found != digest:
+        raise InvalidRequestError("query.page_token", "page_token belongs to another query")
+    return key
+
+
+def _is_storable(value: Any) -> bool:
+    """Whether a value of a token can be bound in every database."""
+    if isinstance(value, str):
+        return value.isascii() and (value == "" or value.isprintable())
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, int) or -(2**63) <= value < 2**63

@@ -67,7 +67,8 @@ def create_study(
     prepared = prepare_study(session, engine, document)
     require_room(session, caller, settings)
     name = str(getattr(prepared.spec, "name", "") or study_id)[:200]
-    study = queries.create_study(session, study_id, name, document, engine.model_version, caller.key_id)
+    work = engine.workload_hash(prepared.problem)
+    study = queries.create_study(session, study_id, name, document, engine.model_version, caller.key_id, work)
     uploads.note_inputs(session, study_id, prepared.input_ids)
     jobs.runner.cache.keep(study_id, prepared.problem)
     LOG.info("study queued", study_id=study_id)

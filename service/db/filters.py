@@ -3,45 +3,52 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import lark
 import sqlalchemy as sa
 
-from models.checks import require_known
-from service.db.tables import NUMBER_COLUMNS, TEXT_COLUMNS, designs
+from service.db.fields import FIELDS, FieldError, field
 
 _LONGEST_FILTER = 1000
 _MOST_COMPARISONS = 50
+_DEEPEST = 30
 
-FILTER_COLUMNS = ("study_id", "number", "feasible", *NUMBER_COLUMNS, *TEXT_COLUMNS)
+FILTER_COLUMNS = tuple(FIELDS)
 """Fields a filter may name."""
 
 _GRAMMAR = r"""
 ?start: either
-?either: both ("OR" both)*
-?both: term ("AND" term)*
-?term: "NOT" term -> negation
+?either: both (_OR both)*
+?both: term (_AND term)*
+?term: _NOT term -> negation
      | NAME OPERATOR value -> comparison
-     | NAME "IN" "(" value ("," value)* ")" -> membership
-     | "(" either ")"
+     | NAME _IN "(" value ("," value)* ")" -> membership
+     | "(" either ")" -> group
 ?value: SIGNED_NUMBER -> number
       | ESCAPED_STRING -> text
-      | "true" -> true
-      | "false" -> false
+      | TRUE -> true
+      | FALSE -> false
 OPERATOR: "!=" | "<=" | ">=" | "=" | "<" | ">"
-NAME: /(?!(AND|OR|NOT|IN|true|false)\b)[a-z][a-z0-9_]*/
+_AND.2: /and\b/i
+_OR.2: /or\b/i
+_NOT.2: /not\b/i
+_IN.2: /in\b/i
+TRUE.2: /true\b/i
+FALSE.2: /false\b/i
+NAME: /(?!(and|or|not|in|true|false)\b)[a-z][a-z0-9_]*/
 %import common.SIGNED_NUMBER
 %import common.ESCAPED_STRING
 %import common.WS
 %ignore WS
 """
 
-Column = sa.ColumnElement[Any]
 Condition = sa.ColumnElement[bool]
 
-_OPERATORS: dict[str, Callable[[Column, Any], Condition]] = {
+_OPERATORS: dict[str, Callable[[Any, Any], Condition]] = {
     "=": lambda column, value: column == value,
     "!=": lambda column, value: column != value,
     "<": lambda column, value: column < value,
@@ -55,30 +62,63 @@ class FilterError(ValueError):
     """The filter is not in the language, or names no known field."""
 
 
-def compile_filter(text: str) -> Condition:
+@dataclass(frozen=True)
+class Filter:
+    """A compiled filter: its SQL condition and the fields it names."""
+
+    condition: Condition
+    names: frozenset[str]
+
+
+def compile_filter(text: str) -> Filter:
     """
-    Return the SQL condition of a filter such as `area_mm2 < 600 AND memory_kind IN ("HBM3", "HBM3E")`.
+    Return the filter of a text such as `area_mm2 < 400 and tpot_p95_s <= "50 ms"`.
+
+    A design without a value of a field meets no comparison of it, not even a negated one.
 
     Raises
     ------
     FilterError
-        If the text is too long, malformed, names an unknown field or compares a field with the wrong kind of value.
+        If the text is too long or too deep, malformed, names an unknown field or compares a field with a value that it
+        does not hold.
     """
     if len(text) > _LONGEST_FILTER:
         raise FilterError(f"filter must have at most {_LONGEST_FILTER} characters, got {len(text)}")
     try:
         tree = _parser().parse(text)
-        if sum(1 for _ in tree.find_pred(lambda node: node.data in ("comparison", "membership"))) > _MOST_COMPARISONS:
-            raise FilterError(f"filter must have at most {_MOST_COMPARISONS} comparisons")
-        return cast(Condition, _ToSql().transform(tree))
-    except lark.exceptions.VisitError as error:
-        raise FilterError(str(error.orig_exc)) from error
     except lark.exceptions.UnexpectedInput as error:
         place = getattr(error, "column", -1)
         where = f"at character {place}" if place and place > 0 else "at its end"
         raise FilterError(f"filter is malformed {where}") from error
     except RecursionError as error:
         raise FilterError("filter is nested too deeply") from error
+    names = _checked_names(tree)
+    try:
+        return Filter(cast(Condition, _ToSql().transform(tree)), names)
+    except lark.exceptions.VisitError as error:
+        raise FilterError(str(error.orig_exc)) from error
+
+
+def _checked_names(tree: lark.Tree[Any]) -> frozenset[str]:
+    """Fields named in a tree that is neither too deep nor too long."""
+    names: list[str] = []
+    for node, depth in _nodes(tree):
+        if depth > _DEEPEST:
+            raise FilterError(f"filter is nested too deeply: at most {_DEEPEST} levels")
+        if node.data in ("comparison", "membership"):
+            names.append(str(node.children[0]))
+    if len(names) > _MOST_COMPARISONS:
+        raise FilterError(f"filter must have at most {_MOST_COMPARISONS} comparisons, got {len(names)}")
+    return frozenset(names)
+
+
+def _nodes(tree: lark.Tree[Any]) -> Iterator[tuple[lark.Tree[Any], int]]:
+    """Every node with its depth; without recursion, since the depth is what is checked."""
+    waiting = [(tree, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        yield node, depth
+        waiting += [(child, depth + 1) for child in node.children if isinstance(child, lark.Tree)]
 
 
 @functools.cache
@@ -93,7 +133,10 @@ class _ToSql(lark.Transformer[Any, Any]):
         return float(items[0])
 
     def text(self, items: list[Any]) -> str:
-        return str(items[0])[1:-1]
+        try:
+            return str(json.loads(items[0]))
+        except ValueError as error:
+            raise FieldError(f"{items[0]} is no text in double quotes") from error
 
     def true(self, _items: list[Any]) -> bool:
         return True
@@ -102,12 +145,15 @@ class _ToSql(lark.Transformer[Any, Any]):
         return False
 
     def comparison(self, items: list[Any]) -> Condition:
-        column = _column(str(items[0]), [items[2]])
-        compared: Condition = _OPERATORS[str(items[1])](column, items[2])
-        return compared
+        named = field(str(items[0]))
+        return _OPERATORS[str(items[1])](named.column, named.value(items[2]))
 
     def membership(self, items: list[Any]) -> Condition:
-        return cast(Condition, _column(str(items[0]), items[1:]).in_(items[1:]))
+        named = field(str(items[0]))
+        return cast(Condition, named.column.in_([named.value(item) for item in items[1:]]))
+
+    def group(self, items: list[Any]) -> Condition:
+        return cast(Condition, items[0])
 
     def negation(self, items: list[Any]) -> Condition:
         return sa.not_(cast(Condition, items[0]))
@@ -117,16 +163,3 @@ class _ToSql(lark.Transformer[Any, Any]):
 
     def either(self, items: list[Any]) -> Condition:
         return sa.or_(*items)
-
-
-def _column(name: str, values: list[Any]) -> Column:
-    """The column of a field, checked to hold the kind of the values."""
-    column = designs.c[require_known("field", name, FILTER_COLUMNS)]
-    kind = {"study_id": str, "feasible": bool}.get(name, str if name in TEXT_COLUMNS else float)
-    for value in values:
-        if type(value) is not kind:
-            raise FilterError(f"{name} is compared with {value!r} but holds {_KIND_NAMES[kind]}")
-    return column
-
-
-_KIND_NAMES = {str: "text in double quotes", bool: "true or false", float: "a number"}

@@ -1,26 +1,42 @@
-"""Queries on the designs of all studies together."""
+"""Queries on the designs of all studies together: pages, fronts, neighbours, facets."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from service.db.tables import NUMBER_COLUMNS, designs
+from explorer.pareto import non_dominated
+from models.checks import FloatArray
+from service.db.design_rows import RECORD_COLUMNS, WITH_RECORDS, records_of
+from service.db.fields import Field, FieldError, field, metric_field, number_field
+from service.db.filters import Filter
+from service.db.tables import COVERED_COLUMNS, INDEXED_COLUMNS, designs
 
+MOST_SELECTED = 500_000
+"""Designs of a selection whose front is computed."""
 
-class OrderError(ValueError):
-    """The order names no numeric field."""
+MOST_DISTINCT = 50
+"""Values of a text or whole-number field that a facet lists; numbers with more become a histogram."""
+
+HISTOGRAM_BINS = 20
 
 
 @dataclass(frozen=True)
 class Order:
-    """Order of a list: by a column, or by study and trial where it is None."""
+    """Order of a list: by a field, or by study and trial where it is None."""
 
-    column: str | None
+    field: Field | None
     descending: bool
+
+    @property
+    def text(self) -> str:
+        """The order as `read_order` reads it."""
+        return "" if self.field is None else f"{self.field.name} {'desc' if self.descending else 'asc'}"
 
 
 @dataclass(frozen=True)
@@ -32,30 +48,172 @@ class HistoryRow:
     key: tuple[Any, ...]
 
 
+class SelectionError(ValueError):
+    """More designs are selected than a query can take."""
+
+
 def read_order(text: str | None) -> Order:
     """Return the order that `area_mm2` or `area_mm2 desc` names."""
-    if not text:
+    words = (text or "").split()
+    if not words:
         return Order(None, False)
-    name, *direction = text.split()
-    if name not in NUMBER_COLUMNS or direction not in ([], ["asc"], ["desc"]):
-        raise OrderError(f"order_by must be a numeric field, with asc or desc behind it, got {text!r}")
-    return Order(name, direction == ["desc"])
+    name, *direction = words
+    if [word.lower() for word in direction] not in ([], ["asc"], ["desc"]):
+        raise FieldError(f"order_by must be a field with asc or desc behind it, got {text!r}")
+    return Order(number_field(name), [word.lower() for word in direction] == ["desc"])
 
 
 def list_designs(
-    session: Session, condition: sa.ColumnElement[bool] | None, order: Order, behind: list[Any] | None, limit: int
+    session: Session, chosen: Filter | None, order: Order, behind: Sequence[Any] | None, limit: int
 ) -> list[HistoryRow]:
-    """Return designs that meet the condition, from behind a sort key; without a value of the order, none."""
-    keys: list[sa.ColumnElement[Any]] = [designs.c.study_id, designs.c.number]
-    if order.column is not None:
-        keys.insert(0, designs.c[order.column])
-    query = sa.select(designs.c.study_id, designs.c.record, *(key.label(f"key_{i}") for i, key in enumerate(keys)))
-    query = query.order_by(*(key.desc() if order.descending else key for key in keys)).limit(limit)
-    if order.column is not None:
-        query = query.where(designs.c[order.column].is_not(None))
-    if condition is not None:
-        query = query.where(condition)
+    """Return designs that meet the filter, from behind a sort key; without a value of the order, none."""
+    keys = _sort_keys(order)
+    page = sa.select(*(key.label(f"key_{i}") for i, key in enumerate(keys)))
+    page = page.order_by(*(key.desc() if order.descending else key for key in keys)).limit(limit)
+    if order.field is not None:
+        page = page.where(keys[0].is_not(None))
     if behind is not None:
-        here, there = sa.tuple_(*keys), sa.tuple_(*behind)
-        query = query.where(here < there if order.descending else here > there)
-    return [HistoryRow(row.study_id, row.record, tuple(row)[2:]) for row in session.execute(query)]
+        page = page.where(_behind(keys, behind, order.descending))
+    page = _hinted(_where(page, chosen), chosen, order)
+    return rows_at(session, [tuple(row) for row in session.execute(page)])
+
+
+def front_keys(session: Session, chosen: Filter | None, metrics: Sequence[str]) -> list[tuple[Any, ...]]:
+    """
+    Return the designs of a selection that no other one beats, best in the first metric first.
+
+    Infeasible designs, and those without a value of some metric, are left out.
+
+    Returns
+    -------
+    list
+        (value of the first metric, study id, number) for each.
+
+    Raises
+    ------
+    SelectionError
+        If more than `MOST_SELECTED` designs are selected.
+    """
+    fields = [metric_field(name) for name in metrics]
+    columns = [each.column for each in fields]
+    query = sa.select(designs.c.study_id, designs.c.number, *columns).where(designs.c.feasible.is_(True))
+    query = _where(query, chosen).where(*(column.is_not(None) for column in columns)).limit(MOST_SELECTED + 1)
+    query = _hinted(query, chosen, Order(fields[0], False), others={each.name for each in fields})
+    rows = session.execute(query).all()
+    if len(rows) > MOST_SELECTED:
+        raise SelectionError(f"the filter must select at most {MOST_SELECTED} designs for a front")
+    if not rows:
+        return []
+    values: FloatArray = np.array([row[2:] for row in rows], dtype=np.float64)
+    signs = np.array([-1.0 if each.direction == "maximize" else 1.0 for each in fields])
+    costs = values * signs
+    front = np.flatnonzero(non_dominated(costs))
+    ordered = front[np.lexsort(costs[front].T[::-1])]
+    return [(float(values[i, 0]), rows[i][0], rows[i][1]) for i in ordered]
+
+
+def rows_at(session: Session, keys: Sequence[tuple[Any, ...]]) -> list[HistoryRow]:
+    """Return the designs of sort keys, which end in study id and number."""
+    numbers: dict[str, list[int]] = {}
+    for key in keys:
+        numbers.setdefault(key[-2], []).append(key[-1])
+    if not numbers:
+        return []
+    wanted = [sa.and_(designs.c.study_id == study, designs.c.number.in_(own)) for study, own in numbers.items()]
+    query = sa.select(designs.c.study_id, *RECORD_COLUMNS).select_from(WITH_RECORDS).where(sa.or_(*wanted))
+    rows = session.execute(query).all()
+    found = {(row.study_id, record["number"]): record for row, record in zip(rows, records_of(rows, 1), strict=True)}
+    return [HistoryRow(key[-2], found[key[-2:]], tuple(key)) for key in keys if key[-2:] in found]
+
+
+def nearest_designs(
+    session: Session, chosen: Filter | None, point: Mapping[str, Any], limit: int
+) -> list[tuple[float, HistoryRow]]:
+    """
+    Return the designs nearest to a point of some fields, with their distances.
+
+    The distance is the mean over the fields of |x - p| / (|x| + |p|), and of 0 or 1 where a field is no number: it
+    depends on no unit, and half or double are 1/3 away. Designs without a value of some field are left out.
+    """
+    parts = []
+    fields = {name: field(name) for name in point}
+    for name, named in fields.items():
+        parts.append(_distance(named.column, named.value(point[name])))
+    distance = sum(parts[1:], parts[0]) / float(len(parts))
+    query = sa.select(distance, designs.c.study_id, designs.c.number)
+    query = query.where(*(named.column.is_not(None) for named in fields.values()))
+    query = _where(query, chosen).order_by(distance, designs.c.study_id, designs.c.number).limit(limit)
+    found = [tuple(row) for row in session.execute(query)]
+    rows = rows_at(session, found)
+    return [(float(key[0]), row) for key, row in zip(found, rows, strict=True)]
+
+
+def facets(session: Session, chosen: Filter | None, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return, for each field, how the selected designs spread over its values."""
+    return [_facet(session, chosen, field(name)) for name in names]
+
+
+def count_designs(session: Session, chosen: Filter | None) -> int:
+    """Return how many designs a filter selects."""
+    query = _hinted(_where(sa.select(sa.func.count()).select_from(designs), chosen), chosen, Order(None, False))
+    return int(session.scalar(query) or 0)
+
+
+def _facet(session: Session, chosen: Filter | None, named: Field) -> dict[str, Any]:
+    column = named.column
+    counted = sa.func.count()
+    query: Any = sa.select(column, counted).select_from(designs).where(column.is_not(None)).group_by(column)
+    rows = session.execute(_where(query, chosen).order_by(counted.desc(), column).limit(MOST_DISTINCT + 1)).all()
+    facet: dict[str, Any] = {"field": named.name, "unit": named.unit, "values": None, "histogram": None}
+    if named.kind != "number" or len(rows) <= MOST_DISTINCT:
+        return facet | {"values": [{"value": row[0], "count": row[1]} for row in rows[:MOST_DISTINCT]]}
+    edges: Any = sa.select(sa.func.min(column), sa.func.max(column))
+    lowest, highest = session.execute(_where(edges, chosen)).one()
+    width = (highest - lowest) / HISTOGRAM_BINS
+    place = sa.cast((column - lowest) / width, sa.Integer)
+    if session.get_bind().dialect.name == "postgresql":
+        place = sa.cast(sa.func.floor((column - lowest) / width), sa.Integer)
+    binned: Any = sa.select(place.label("place"), counted).select_from(designs).where(column.is_not(None))
+    counts = [0] * HISTOGRAM_BINS
+    for place_of, count in session.execute(_where(binned, chosen).group_by(sa.text("place"))):
+        counts[min(int(place_of), HISTOGRAM_BINS - 1)] += count
+    return facet | {"histogram": {"lowest": lowest, "highest": highest, "counts": counts}}
+
+
+def _distance(column: Any, target: Any) -> Any:
+    if not isinstance(target, float):
+        return sa.case((column == target, 0.0), else_=1.0)
+    scale = sa.func.abs(column) + abs(target)
+    return sa.case((scale == 0.0, 0.0), else_=sa.func.abs(column - target) / sa.func.nullif(scale, 0.0))
+
+
+def _sort_keys(order: Order) -> list[sa.ColumnElement[Any]]:
+    keys: list[sa.ColumnElement[Any]] = [designs.c.study_id, designs.c.number]
+    return keys if order.field is None else [order.field.column, *keys]
+
+
+def _behind(keys: Sequence[sa.ColumnElement[Any]], behind: Sequence[Any], descending: bool) -> sa.ColumnElement[bool]:
+    here, there = sa.tuple_(*keys), sa.tuple_(*behind)
+    return here < there if descending else here > there
+
+
+def _where(query: sa.Select[Any], chosen: Filter | None) -> sa.Select[Any]:
+    return query if chosen is None else query.where(chosen.condition)
+
+
+def _hinted(
+    query: sa.Select[Any], chosen: Filter | None, order: Order, others: frozenset[str] | set[str] = frozenset()
+) -> sa.Select[Any]:
+    """
+    Tell SQLite, which knows no distribution of values, how to go through the designs.
+
+    A filter whose fields the indexes cover walks the index of the order; any other one that names no study reads the
+    narrow rows from end to end, which takes less than looking each of them up in the order of an index.
+    """
+    names = (chosen.names if chosen else frozenset()) | others
+    if "study_id" in names or (chosen is None and not others):
+        return query
+    by = order.field.name if order.field is not None else ""
+    if by in INDEXED_COLUMNS and names <= set(COVERED_COLUMNS):
+        return query.with_hint(designs, f"INDEXED BY ix_designs_{by}", "sqlite")
+    return query.with_hint(designs, "NOT INDEXED", "sqlite")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.orm import Session, defer
 
-from service.db.session import clock_s, to_json
-from service.db.tables import NUMBER_COLUMNS, TEXT_COLUMNS, EvaluationAnswer, Study, StudyEvent, StudyInput, designs
+from service.db.design_rows import RECORD_COLUMNS, WITH_RECORDS, insert_designs, records_of
+from service.db.session import clock_s
+from service.db.tables import EvaluationAnswer, Study, StudyEvent, StudyInput, design_records, designs
 
 Document = dict[str, Any]
 
@@ -42,7 +41,13 @@ class StaleError(Exception):
 
 
 def create_study(
-    session: Session, study_id: str, name: str, document: Document, model_version: str, owner: str = ""
+    session: Session,
+    study_id: str,
+    name: str,
+    document: Document,
+    model_version: str,
+    owner: str = "",
+    workload_hash: str = "",
 ) -> Study:
     """Add a study in state `queued` with its first event; one that is there under this id is returned as it is."""
     known = session.get(Study, study_id)
@@ -51,7 +56,8 @@ def create_study(
     now_s = clock_s(session)
     study = Study(
         id=study_id, name=name, owner=owner, state="queued", attempt=1, enqueued_attempt=0, version=1,
-        document=document, model_version=model_version, chunks_planned=None, timeout_s=None, chunks_done=0,
+        document=document, model_version=model_version, workload_hash=workload_hash, chunks_planned=None,
+        timeout_s=None, chunks_done=0,
         trials_done=0, feasible_done=0, busy_s=0.0, result=None, error=None,
         created_at_s=now_s, started_at_s=None, finished_at_s=None,
     )  # fmt: skip
@@ -105,7 +111,8 @@ def delete_study(session: Session, study_id: str, is_wanted: VersionCheck = any_
     study = _locked_study(session, study_id, is_wanted)
     if study.state in UNFINISHED_STATES:
         raise ConflictError(f"study '{study_id}' is {study.state}: cancel it before deleting it")
-    session.execute(sa.delete(designs).where(designs.c.study_id == study_id))
+    for table in (design_records, designs):
+        session.execute(sa.delete(table).where(table.c.study_id == study_id))
     session.execute(sa.delete(StudyEvent).where(StudyEvent.study_id == study_id))
     session.execute(sa.delete(StudyInput).where(StudyInput.study_id == study_id))
     session.execute(sa.delete(Study).where(Study.id == study_id))
@@ -181,44 +188,23 @@ def finish_attempt(session: Session, study_id: str, attempt: int, result: Docume
         _finish(session, study, "failed" if result is None else "succeeded")
 
 
-def insert_designs(session: Session, study_id: str, chunk: int, records: Sequence[Document]) -> None:
-    """
-    Insert records in one statement; a trial number that is there stays as it is.
-
-    The driver takes the rows as they are: SQLAlchemy's handling of each value would double the time.
-    """
-    if records:
-        connection = session.connection()
-        rows = [_design_row(study_id, chunk, record) for record in records]
-        connection.exec_driver_sql(_insert_designs_sql(connection.dialect.name), rows)
-
-
-@functools.cache
-def _insert_designs_sql(dialect_name: str) -> str:
-    """SQL of the bulk insert with named parameters."""
-    if dialect_name == "sqlite":
-        statement = sqlite.insert(designs).on_conflict_do_nothing(index_elements=["study_id", "number"])
-        return str(statement.compile(dialect=sqlite.dialect(paramstyle="named")))
-    other = postgresql.insert(designs).on_conflict_do_nothing(index_elements=["study_id", "number"])
-    return str(other.compile(dialect=psycopg.dialect()))  # type: ignore[no-untyped-call]
-
-
 def records_before(session: Session, study_id: str, chunk: int | None = None) -> list[Document]:
     """Return the records of all chunks before `chunk` (or of all chunks) in trial order."""
-    query = sa.select(designs.c.record).where(designs.c.study_id == study_id).order_by(designs.c.number)
+    query = sa.select(*RECORD_COLUMNS).select_from(WITH_RECORDS).where(designs.c.study_id == study_id)
     if chunk is not None:
         query = query.where(designs.c.chunk < chunk)
-    return list(session.scalars(query))
+    return list(records_of(session.execute(query.order_by(designs.c.number)).all()))
 
 
 def list_trials(
     session: Session, study_id: str, after_number: int, limit: int, feasible: bool | None
 ) -> list[Document]:
     """Return records of one study by trial number, beginning behind `after_number`."""
-    query = sa.select(designs.c.record).where(designs.c.study_id == study_id, designs.c.number > after_number)
+    query = sa.select(*RECORD_COLUMNS).select_from(WITH_RECORDS)
+    query = query.where(designs.c.study_id == study_id, designs.c.number > after_number)
     if feasible is not None:
         query = query.where(designs.c.feasible == feasible)
-    return list(session.scalars(query.order_by(designs.c.number).limit(limit)))
+    return list(records_of(session.execute(query.order_by(designs.c.number).limit(limit)).all()))
 
 
 def events_after(session: Session, study_id: str, event_id: int, limit: int = 500) -> list[StudyEvent]:
@@ -258,16 +244,19 @@ def retry_study(session: Session, study_id: str, attempt: int) -> None:
         _add_event(session, study, f"queued-{study.attempt}", "state")
 
 
-def find_answer(session: Session, key: str) -> Document | None:
-    """Return the stored answer of an evaluation, if there is one."""
-    return cast(Document | None, session.scalar(sa.select(EvaluationAnswer.answer).where(EvaluationAnswer.key == key)))
+def find_answers(session: Session, keys: Sequence[str]) -> dict[str, Document]:
+    """Return the stored answers of evaluations by their keys."""
+    query = sa.select(EvaluationAnswer.key, EvaluationAnswer.answer).where(EvaluationAnswer.key.in_(keys))
+    return {row.key: row.answer for row in session.execute(query)}
 
 
-def store_answer(session: Session, key: str, model_version: str, answer: Document) -> None:
-    """Keep the answer of an evaluation; a second writer of the same key changes nothing."""
+def store_answers(session: Session, model_version: str, answers: Mapping[str, Document]) -> None:
+    """Keep the answers of evaluations; a second writer of the same key changes nothing."""
     dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
-    values = {"key": key, "model_version": model_version, "answer": answer, "created_at_s": clock_s(session)}
-    session.execute(dialect.insert(EvaluationAnswer).values(values).on_conflict_do_nothing())
+    now_s = clock_s(session)
+    rows = [{"key": key, "model_version": model_version, "answer": answer, "created_at_s": now_s}
+            for key, answer in answers.items()]  # fmt: skip
+    session.execute(dialect.insert(EvaluationAnswer).on_conflict_do_nothing(), rows)
 
 
 def progress(study: Study) -> Document:
@@ -314,18 +303,3 @@ def _add_event(session: Session, study: Study, key: str, kind: str) -> None:
     data = progress(study) | ({"error": study.error} if study.error else {})
     session.add(StudyEvent(study_id=study.id, key=key, kind=kind, data=data, created_at_s=clock_s(session)))
     session.flush()
-
-
-def _design_row(study_id: str, chunk: int, record: Document) -> Document:
-    """One row of `designs`: the record and its typed columns; a metric goes before a parameter of the same name."""
-    known = {**record["design"], **record["metrics"]}
-    row: Document = {
-        "study_id": study_id, "number": record["number"], "chunk": chunk, "feasible": record["feasible"],
-        "record": to_json(record),
-    }  # fmt: skip
-    for name in NUMBER_COLUMNS:
-        row[name] = known.get(name)
-    for name in TEXT_COLUMNS:
-        value = known.get(name)
-        row[name] = None if value is None else str(value)[:40]
-    return row

@@ -19,6 +19,12 @@ _IDLE_TRANSACTION_MS = 10_000
 """A process that freezes inside a transaction must not hold its locks against the others for longer."""
 
 
+_SQLITE_CACHE_KIB = 32 * 1024
+_SQLITE_MAPPED_BYTES = 4 * 1024**3
+_SQLITE_CHECKPOINT_PAGES = 4_000
+"""Indexes of a large history are written all over: a small cache would write and read their pages again and again."""
+
+
 class DatabaseUnreachableError(Exception):
     """The database does not answer, or its URL names none that chipfit can use."""
 
@@ -128,9 +134,12 @@ def clock_s(session: Session) -> float:
     return float(session.scalar(sa.text("SELECT extract(epoch FROM clock_timestamp())")) or 0.0)
 
 
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
+
 def to_json(value: Any) -> str:
     """JSON without NaN, which no database and no client reads."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
@@ -139,6 +148,9 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing under WAL
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA cache_size = -{_SQLITE_CACHE_KIB}")
+    connection.execute(f"PRAGMA mmap_size = {_SQLITE_MAPPED_BYTES}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_SQLITE_CHECKPOINT_PAGES}")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

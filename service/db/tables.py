@@ -7,23 +7,43 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-NUMBER_COLUMNS = (
-    "node_nm", "array_m", "array_n", "array_k", "arrays_per_core", "n_cores", "clock_hz", "vector_lanes_per_core",
-    "scratchpad_bytes_per_core", "l2_bytes", "noc_bytes_per_cycle_per_core", "memory_stacks",
+DESIGN_NUMBERS = (
+    "node_nm", "array_m", "array_n", "array_k", "array_groups", "arrays_per_core", "n_cores", "clock_hz",
+    "vector_lanes_per_core", "scratchpad_bytes_per_core", "l2_bytes", "noc_bytes_per_cycle_per_core", "memory_stacks",
     "memory_bandwidth_bytes_per_s", "memory_capacity_bytes", "scale_up_bytes_per_s", "scale_out_bytes_per_s",
-    "int8_rate_ratio", "fp8_rate_ratio", "fp6_rate_ratio", "fp4_rate_ratio",
-    "area_mm2", "tdp_w", "average_power_w", "unit_cost_usd", "requests_per_s", "output_tokens_per_s",
-    "output_tokens_per_s_per_chip", "sustainable_requests_per_s", "sustainable_output_tokens_per_s",
-    "sustainable_output_tokens_per_s_per_w", "ttft_p95_s", "tpot_p95_s", "energy_per_output_token_j",
-    "usd_per_million_output_tokens", "images_per_s", "trained_tokens_per_s", "size_hit_rate", "reshape_cost",
+    "host_bytes_per_s", "bf16_rate_ratio", "fp32_rate_ratio", "tf32_rate_ratio", "int8_rate_ratio", "fp8_rate_ratio",
+    "fp6_rate_ratio", "fp4_rate_ratio", "bulk_async_copy", "l2_halves", "register_file_bytes_per_core",
+    "fp64_lanes_per_core", "spare_core_fraction", "spare_l2_fraction", "spare_memory_stacks",
+    "short_reach_bytes_per_s", "n_dies", "other_area_mm2",
 )  # fmt: skip
-"""Design parameters, then metrics, that have a typed column of their own in `designs`."""
+DESIGN_TEXTS = ("memory_kind", "stationarity", "second_tier", "core_control")
+"""Choices among the parameters, kept as their names."""
 
-TEXT_COLUMNS = ("memory_kind", "stationarity", "bottleneck")
-"""Choices among them, kept as their names."""
+METRIC_NUMBERS = (
+    "area_mm2", "tdp_w", "average_power_w", "full_rate_power_w", "static_power_w", "unit_cost_usd", "usd_per_hour",
+    "usd_per_unit", "usd_per_million_output_tokens", "usd_per_million_trained_tokens", "units_per_s", "step_s",
+    "requests_per_s", "output_tokens_per_s", "output_tokens_per_s_per_chip", "output_tokens_per_s_per_mm2",
+    "output_tokens_per_s_per_usd", "sustainable_requests_per_s", "sustainable_output_tokens_per_s",
+    "sustainable_output_tokens_per_s_per_w", "ttft_p95_s", "tpot_p95_s", "energy_per_output_token_j",
+    "energy_per_request_j", "energy_per_unit_j", "images_per_s", "trained_tokens_per_s", "trained_tokens_per_s_per_w",
+    "combined_relative_rate", "regret", "size_hit_rate", "reshape_cost",
+)  # fmt: skip
+METRIC_TEXTS = ("bottleneck",)
 
-INDEXED_COLUMNS = ("area_mm2", "sustainable_output_tokens_per_s", "usd_per_million_output_tokens", "ttft_p95_s")
-"""Columns by which the history is sorted and narrowed most."""
+NUMBER_COLUMNS = (*DESIGN_NUMBERS, *METRIC_NUMBERS)
+TEXT_COLUMNS = (*DESIGN_TEXTS, *METRIC_TEXTS)
+"""Parameters and metrics with a typed column of their own in `designs`; others are in `design_records`."""
+
+INDEXED_COLUMNS = (
+    "area_mm2", "sustainable_output_tokens_per_s", "usd_per_million_output_tokens", "ttft_p95_s", "tpot_p95_s",
+)  # fmt: skip
+COVERED_COLUMNS = (*INDEXED_COLUMNS, "feasible")
+"""Every index of an indexed column holds all of these, so a filter on them is answered by any of the indexes."""
+
+
+def covering_index_columns(name: str) -> tuple[str, ...]:
+    """Columns of the index by which the history is sorted by `name`."""
+    return (name, *(other for other in COVERED_COLUMNS if other != name))
 
 
 class Table(DeclarativeBase):
@@ -44,11 +64,16 @@ class Study(Table):
     version: Mapped[int] = mapped_column(default=1)
     document: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
     model_version: Mapped[str] = mapped_column(sa.String(40))
+    workload_hash: Mapped[str] = mapped_column(sa.String(64), default="", index=True)
+    priority: Mapped[int] = mapped_column(default=100)
+    queue: Mapped[str] = mapped_column(sa.String(20), default="studies")
+    warm_start: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     chunks_planned: Mapped[int | None]
     timeout_s: Mapped[float | None]
     chunks_done: Mapped[int] = mapped_column(default=0)
     trials_done: Mapped[int] = mapped_column(default=0)
     feasible_done: Mapped[int] = mapped_column(default=0)
+    from_history_done: Mapped[int] = mapped_column(default=0)
     busy_s: Mapped[float] = mapped_column(default=0.0)
     result: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     error: Mapped[str | None] = mapped_column(sa.Text)
@@ -187,9 +212,22 @@ designs = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("chunk", sa.Integer, nullable=False),
     sa.Column("feasible", sa.Boolean, nullable=False),
-    sa.Column("record", sa.JSON, nullable=False),
+    sa.Column("judgement_key", sa.BigInteger),
     *(sa.Column(name, sa.Double) for name in NUMBER_COLUMNS),
     *(sa.Column(name, sa.String(40)) for name in TEXT_COLUMNS),
-    *(sa.Index(f"ix_designs_{name}", name) for name in INDEXED_COLUMNS),
+    sa.Index("ix_designs_judgement_key", "judgement_key"),
+    *(sa.Index(f"ix_designs_{name}", *covering_index_columns(name)) for name in INDEXED_COLUMNS),
 )
-"""One row per trial: the whole record as JSON, and the columns by which the history is searched."""
+"""One narrow row per trial, so that a filter on any column reads little; a metric goes before a parameter of its name.
+
+`judgement_key` hashes model version, workload and parameters; it is empty where the operating point was stated.
+"""
+
+design_records = sa.Table(
+    "design_records",
+    Table.metadata,
+    sa.Column("study_id", sa.String(40), sa.ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("rest", sa.JSON, nullable=False),
+)
+"""What a trial's record holds beyond the columns of `designs`."""

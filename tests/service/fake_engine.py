@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ class FakeStudy(BaseModel):
     timeout_s: float = 1e9
     seed: int = 0
     fails_at_chunk: int | None = None
+    work: str = "chat"
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,12 @@ def evaluate_document(document: dict[str, Any], _uploads: Uploads | None = None)
     return {"chip": document["chip"], "metrics": {"area_mm2": 800.0}}
 
 
+def evaluation_identity(document: dict[str, Any], _uploads: Uploads | None = None) -> str | None:
+    if "chip" not in document and "design" not in document:
+        return None
+    return json.dumps({name: value for name, value in document.items() if name != "name"}, sort_keys=True)
+
+
 def fake_engine() -> StudyEngine:
     return StudyEngine(
         read_study=read_study,
@@ -117,6 +125,11 @@ def fake_engine() -> StudyEngine:
         result_document=result_document,
         record_from_json=lambda row: FakeRecord(**row),
         evaluate_document=evaluate_document,
+        evaluate_designs=lambda study, designs, _uploads: [
+            {"metrics": {"area_mm2": study.get("area", 1.0)}} for _ in designs
+        ],
+        evaluation_identity=evaluation_identity,
+        workload_hash=lambda problem: f"work-{problem.work}",
         chips=lambda: {"a100_sxm": {"n_cores": 108}},
         networks=lambda: {"llama": {"n_parameters": 8e9}},
         study_schema=FakeStudy.model_json_schema,

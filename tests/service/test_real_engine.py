@@ -102,10 +102,10 @@ def test_a_chip_of_the_catalogue_is_evaluated_at_once(real_client: TestClient) -
     answer = real_client.post("/v1/evaluations", json={"chip": "h100_sxm", "study": study_document()})
     assert answer.status_code == 200, answer.text
     assert answer.json()["metrics"]["area_mm2"] > 0
-    assert (
-        real_client.post("/v1/evaluations", json={"chip": "h100_sxm", "study": study_document()}).json()
-        == answer.json()
-    )
+    renamed = study_document(name="another", search__seed=7)
+    again = real_client.post("/v1/evaluations", json={"study": renamed, "chip": "h100_sxm"})
+    assert again.json() == {**answer.json(), "from_history": True}
+    assert answer.json()["from_history"] is False
 
 
 def test_an_evaluation_of_an_unknown_chip_is_refused(real_client: TestClient) -> None:

@@ -9,7 +9,7 @@ from service.db.filters import FILTER_COLUMNS, FilterError, compile_filter
 
 
 def sql_of(text: str) -> str:
-    return str(compile_filter(text).compile(dialect=sqlite.dialect()))
+    return str(compile_filter(text).condition.compile(dialect=sqlite.dialect()))
 
 
 @pytest.mark.parametrize(
@@ -49,5 +49,5 @@ def test_any_text_is_compiled_or_refused(words: list[str]) -> None:
 
 
 def test_a_number_in_quotes_is_refused_where_a_number_is_held() -> None:
-    with pytest.raises(FilterError, match="area_mm2 is compared with '600' but holds a number"):
+    with pytest.raises(FilterError, match="area_mm2 must carry a unit, such as '600 mm2', got '600'"):
         compile_filter('area_mm2 < "600"')
