@@ -352,4 +352,6 @@ def _fault(raw: Any, each: Any) -> dict[str, str]:
     detail = str(each["msg"]).removeprefix("Value error, ")
     if each["type"] == "extra_forbidden":
         detail = "is no known field"
+    elif isinstance(each["input"], str | int | float | bool) and ", got " not in detail:
+        detail = f"{detail}, got {each['input']!r}"[:300]
     return {"pointer": "".join(f"/{part}" for part in parts), "detail": detail}

@@ -8,7 +8,7 @@ import re
 from typing import Annotated, Any
 
 import pint
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 _AREA = re.compile(r"(?<![A-Za-zµ])([munpckµ]?m)([23])\b")
 _NUMBER = r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?|nan|inf)"
@@ -63,10 +63,24 @@ def parse_quantity(value: Any, unit: str, example: str) -> float:
     return number
 
 
+def write_quantity(value: float, unit: str) -> str:
+    """
+    Return a quantity as `parse_quantity` reads it back, to the last digit.
+
+    Examples
+    --------
+    >>> write_quantity(600.0, "mm**2"), write_quantity(0.05, "s"), write_quantity(20.0, "1/s")
+    ('600 mm2', '0.05 s', '20 /s')
+    """
+    number = repr(float(value)).removesuffix(".0")
+    return f"{number} {unit.replace('**', '').removeprefix('1')}"
+
+
 def _quantity(unit: str, example: str, description: str) -> Any:
     return Annotated[
         float,
         BeforeValidator(lambda value: parse_quantity(value, unit, example), json_schema_input_type=str),
+        PlainSerializer(lambda value: write_quantity(value, unit), return_type=str, when_used="json"),
         Field(gt=0, description=f"{description}, a number with a unit such as '{example}'", examples=[example]),
     ]
 

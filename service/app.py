@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,8 +12,10 @@ from fastapi import FastAPI
 from service.api import ROUTERS
 from service.db import migrate
 from service.db.session import open_database, require_reachable
+from service.documentation import serve_documentation
 from service.engine import StudyEngine, package_version
 from service.errors import Problem, install_error_handlers
+from service.event_feed import EventFeed
 from service.jobs.executor import JobExecutor
 from service.metrics import Metrics
 from service.middleware import middlewares
@@ -36,14 +39,16 @@ def create_app(settings: Settings, engine: StudyEngine) -> FastAPI:
 
     app = FastAPI(
         title="chipfit", version=package_version(), description=DESCRIPTION, lifespan=lifespan,
-        root_path=settings.root_path, docs_url=None, redoc_url=None,
+        docs_url=None, redoc_url=None,
     )  # fmt: skip
     app.state.settings, app.state.engine, app.state.routers = settings, engine, ROUTERS
     app.state.metrics = Metrics()
+    app.state.heavy_slots = asyncio.Semaphore(settings.heavy_requests)
     app.user_middleware.extend(middlewares(app, settings, app.state.metrics))
     install_error_handlers(app, engine.study_error)
     for router in ROUTERS:
         app.include_router(router)
+    serve_documentation(app)
     document_openapi(app, engine, Problem, settings.keys_required)
     return app
 
@@ -55,6 +60,7 @@ def _start(app: FastAPI) -> None:
     require_reachable(app.state.database)
     if settings.migrate:
         migrate.upgrade(app.state.database)
+    app.state.event_feed = EventFeed(app.state.database, settings.event_poll_interval_s)
     app.state.jobs = JobExecutor(app.state.database, app.state.engine, settings)
     app.state.jobs.start()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, cast
 
 from fastapi import Depends, Header, Request
@@ -12,6 +13,7 @@ from sqlalchemy.orm import Session
 from service.db.queries import VersionCheck, any_version
 from service.db.session import Database, reading, writing
 from service.engine import StudyEngine
+from service.event_feed import EventFeed
 from service.jobs.executor import JobExecutor
 from service.metrics import Metrics
 from service.middleware.conditional import matches
@@ -84,10 +86,23 @@ def _version_check(
     return lambda version: matches(version_tag(version), if_match)
 
 
+def _event_feed(request: Request) -> EventFeed:
+    return cast(EventFeed, request.app.state.event_feed)
+
+
+async def _heavy_work(request: Request) -> AsyncIterator[None]:
+    slots = cast(asyncio.Semaphore, request.app.state.heavy_slots)
+    async with slots:
+        yield
+
+
+HEAVY_WORK = Depends(_heavy_work, scope="function")
+"""For routes that run the model for long: they wait for a slot without holding a thread, so that others answer."""
 DatabaseOf = Annotated[Database, Depends(_database)]
 EngineOf = Annotated[StudyEngine, Depends(_engine)]
 SettingsOf = Annotated[Settings, Depends(_settings)]
 JobsOf = Annotated[JobExecutor, Depends(_jobs)]
+EventFeedOf = Annotated[EventFeed, Depends(_event_feed)]
 MetricsOf = Annotated[Metrics, Depends(_metrics)]
 CallerOf = Annotated[Caller, Depends(_caller)]
 CreationId = Annotated[str, Depends(_creation_id)]

@@ -28,6 +28,15 @@ class Record(Protocol):
 
 
 @dataclass(frozen=True)
+class Extent:
+    """How much a study asks for: trials, search time and designs of its space."""
+
+    trials: int
+    search_time_s: float
+    space_designs: float
+
+
+@dataclass(frozen=True)
 class StudyEngine:
     """
     Search and evaluation as pure functions, so that a study resumes exactly; what a document names comes with it.
@@ -53,6 +62,7 @@ class StudyEngine:
     networks: Callable[[], Mapping[str, Document]]
     study_schema: Callable[[], Document]
     timeout_s: Callable[[Any], float]
+    extent: Callable[[Any], Extent]
     model_version: str
     study_error: type[Exception]
 

@@ -18,7 +18,10 @@ def document_openapi(app: FastAPI, engine: StudyEngine, problem: type[BaseModel]
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            document = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes,
+                servers=app.servers or None,
+            )  # fmt: skip
             _add_problem(document, problem)
             _add_access(document, keys_required)
             _add_study(document, engine.study_schema())

@@ -9,8 +9,14 @@ from explorer.identity import model_version, workload_hash
 from explorer.records import record_from_json
 from explorer.reevaluation import evaluate_designs, evaluation_identity
 from explorer.report import result_document
+from explorer.space import read_space
 from service.catalogues import chip_documents, network_documents
-from service.engine import StudyEngine
+from service.engine import Extent, StudyEngine
+
+
+def _extent(document: StudyDocument) -> Extent:
+    search = document.search
+    return Extent(search.trials, search.timeout, float(read_space(document.space).n_designs))
 
 
 def real_engine() -> StudyEngine:
@@ -31,6 +37,7 @@ def real_engine() -> StudyEngine:
         networks=network_documents,
         study_schema=lambda: StudyDocument.model_json_schema(ref_template="#/components/schemas/{model}"),
         timeout_s=study.timeout_s,
+        extent=_extent,
         model_version=model_version(),
         study_error=StudyError,
     )

@@ -43,7 +43,7 @@ def serve(settings: Settings, engine: StudyEngine) -> int:
         settings = settings.model_copy(update={"allowed_hosts": LOOPBACK_NAMES})
     config = uvicorn.Config(
         create_app(settings, engine), log_config=None, access_log=False, timeout_graceful_shutdown=5, lifespan="on",
-        http=protocol_with_header_timeout(settings.header_timeout_s), server_header=False,
+        root_path=settings.root_path, http=protocol_with_header_timeout(settings.header_timeout_s), server_header=False,
     )  # fmt: skip
     server = uvicorn.Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=default_data_dir, description="Folder of the embedded database")
     host: str = Field("127.0.0.1", description="Address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one")
-    root_path: str = Field("", description="Path prefix under which a proxy serves the application")
+    root_path: str = Field("", description="Path prefix that a proxy serves and strips")
     migrate: bool = Field(True, description="Bring the database schema up to date at start")
     run_studies: bool = Field(True, description="Run studies in this process, one at a time, beside HTTP")
     beat_interval_s: float = Field(2.0, gt=0, description="Time between two heartbeats of an executor [s]")

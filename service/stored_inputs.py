@@ -21,20 +21,15 @@ class StoredInputs:
     ids: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class PreparedStudy:
-    """A checked study, its problem, and the ids of the uploads it reads."""
-
-    spec: Any
-    problem: Any
-    input_ids: tuple[str, ...]
-
-
-def prepare_study(session: Session, engine: StudyEngine, document: Document) -> PreparedStudy:
-    """Return a study ready to run, with what it names read from the database."""
+def prepare_study(session: Session, engine: StudyEngine, document: Document) -> Any:
+    """Return the problem of a study, with what it names read from the database."""
     stored = load_inputs(session, document)
-    spec = engine.read_study(with_named_workload(document, stored.uploads))
-    return PreparedStudy(spec, engine.prepare(spec, stored.uploads), stored.ids)
+    return engine.prepare(read_named_study(engine, document, stored), stored.uploads)
+
+
+def read_named_study(engine: StudyEngine, document: Document, stored: StoredInputs) -> Any:
+    """Return the checked study, its named workload written out."""
+    return engine.read_study(with_named_workload(document, stored.uploads))
 
 
 def load_inputs(session: Session, document: Any) -> StoredInputs:

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from service.api.documents import RequestDocument
-from service.dependencies import DatabaseOf, EngineOf
+from service.dependencies import HEAVY_WORK, DatabaseOf, EngineOf, IdempotencyKey
 from service.errors import problem_responses
 from service.evaluation import answer_evaluation
 
@@ -15,8 +15,14 @@ router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"])
 
 
 @router.post(
-    "", operation_id="evaluate", summary="Evaluate a design or chip", responses=problem_responses(413, 422, 503)
+    "",
+    operation_id="evaluate",
+    summary="Evaluate a design or chip",
+    responses=problem_responses(409, 413, 422, 503),
+    dependencies=[HEAVY_WORK],
 )
-def evaluate(document: RequestDocument, engine: EngineOf, database: DatabaseOf) -> dict[str, Any]:
+def evaluate(
+    document: RequestDocument, engine: EngineOf, database: DatabaseOf, _key: IdempotencyKey = None
+) -> dict[str, Any]:
     """Take `design` or `chip` with a study's workload; return operating point and metrics."""
     return answer_evaluation(database, engine, document)

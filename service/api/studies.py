@@ -10,10 +10,13 @@ from fastapi import APIRouter, BackgroundTasks, Path, Query, Request, Response
 from service.api.documents import RequestDocument
 from service.api.paging import PageSize, PageToken, page_token, read_page_token
 from service.db import queries, uploads
+from service.db.session import reading
 from service.db.tables import Study
 from service.dependencies import (
+    HEAVY_WORK,
     CallerOf,
     CreationId,
+    DatabaseOf,
     EngineOf,
     JobsOf,
     ReadSession,
@@ -23,7 +26,7 @@ from service.dependencies import (
     version_tag,
 )
 from service.errors import problem_responses
-from service.quotas import require_room
+from service.quotas import require_extent, require_room
 from service.schemas.designs import TrialRead
 from service.schemas.states import StudyState
 from service.schemas.studies import (
@@ -35,7 +38,7 @@ from service.schemas.studies import (
     TrialList,
     study_fields,
 )
-from service.stored_inputs import prepare_study
+from service.stored_inputs import load_inputs, read_named_study
 
 LOG = structlog.get_logger("chipfit.studies")
 
@@ -50,12 +53,14 @@ StudyId = Annotated[str, Path(max_length=40, description="Id of the study")]
     operation_id="create_study",
     summary="Queue a study",
     responses=problem_responses(409, 413, 422, 429, 503),
+    dependencies=[HEAVY_WORK],
 )
 def create_study(
     document: RequestDocument,
     request: Request,
     response: Response,
     session: WriteSession,
+    database: DatabaseOf,
     engine: EngineOf,
     jobs: JobsOf,
     settings: SettingsOf,
@@ -64,15 +69,19 @@ def create_study(
     tasks: BackgroundTasks,
 ) -> StudyRead:
     """Check the study and queue it; `Location` is where to look for it."""
-    prepared = prepare_study(session, engine, document)
+    with reading(database) as looking:
+        stored = load_inputs(looking, document)
+    spec = read_named_study(engine, document, stored)
+    require_extent(engine.extent(spec), settings)
+    problem = engine.prepare(spec, stored.uploads)
     require_room(session, caller, settings)
-    name = str(getattr(prepared.spec, "name", "") or study_id)[:200]
-    work = engine.workload_hash(prepared.problem)
+    name = str(getattr(spec, "name", "") or study_id)[:200]
+    work = engine.workload_hash(problem)
     study = queries.create_study(session, study_id, name, document, engine.model_version, caller.key_id, work)
-    uploads.note_inputs(session, study_id, prepared.input_ids)
-    jobs.runner.cache.keep(study_id, prepared.problem)
+    uploads.note_inputs(session, study_id, stored.ids)
+    jobs.runner.cache.keep(study_id, problem)
     LOG.info("study queued", study_id=study_id)
-    response.headers["Location"] = str(request.app.url_path_for("get_study", study_id=study_id))
+    response.headers["Location"] = request.url_for("get_study", study_id=study_id).path
     tasks.add_task(jobs.wake.set)
     return StudyRead(**study_fields(study))
 

@@ -115,7 +115,7 @@ class StudyRunner:
         return made
 
     def _prepared(self, session: Session, study_id: str) -> Any:
-        return prepare_study(session, self.engine, queries.get_study(session, study_id).document).problem
+        return prepare_study(session, self.engine, queries.get_study(session, study_id).document)
 
     def records(self, study_id: str, chunk: int | None) -> list[Any]:
         """The records of all chunks before `chunk` (or of all chunks) in trial order."""

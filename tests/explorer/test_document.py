@@ -147,3 +147,12 @@ def test_a_malformed_trace_beside_the_study_is_refused_with_its_line(tmp_path, t
 def test_yaml_of_a_study_is_plain():
     text = yaml.safe_dump(study())
     assert read_study(yaml.safe_load(text)) == read_study(study())
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_document_that_was_written_is_read_back_the_same(path):
+    raw = read_yaml(path)
+    if "workload" not in raw:
+        pytest.skip("no study")
+    document = read_document(raw)
+    assert read_document(document.model_dump(mode="json", by_alias=True, exclude_none=True)) == document

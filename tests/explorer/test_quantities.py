@@ -1,8 +1,10 @@
 """Quantities as people write them."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from explorer.quantities import parse_quantity
+from explorer.quantities import parse_quantity, write_quantity
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,9 @@ def test_a_number_with_a_unit_becomes_the_unit_used_inside(written, unit, expect
 def test_anything_else_is_refused_with_what_came(written, message):
     with pytest.raises(ValueError, match="^" + message.replace("(", r"\(").replace("*", r"\*")):
         parse_quantity(written, "mm**2", "600 mm2")
+
+
+@given(st.floats(1e-12, 1e25), st.sampled_from(["mm**2", "W", "s", "1/s", "usd", "byte", "byte/s", "Hz"]))
+@settings(max_examples=60)
+def test_a_quantity_is_read_back_as_it_was_written(value, unit):
+    assert parse_quantity(write_quantity(value, unit), unit, "") == value

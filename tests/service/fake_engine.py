@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from explorer.inputs import Uploads
-from service.engine import StudyEngine
+from service.engine import Extent, StudyEngine
 
 
 class FakeStudyError(ValueError):
@@ -134,6 +134,7 @@ def fake_engine() -> StudyEngine:
         networks=lambda: {"llama": {"n_parameters": 8e9}},
         study_schema=FakeStudy.model_json_schema,
         timeout_s=lambda problem: problem.timeout_s,
+        extent=lambda spec: Extent(spec.trials, spec.chunk_s, 1e6),
         model_version="fake-1",
         study_error=FakeStudyError,
     )

@@ -86,7 +86,7 @@ class ServiceProcess:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/livez", timeout=2.0).status_code == 200
+            return httpx.get(httpx.URL(self.url, path="/livez"), timeout=2.0).status_code == 200
         except httpx.HTTPError:
             return False
 
@@ -103,11 +103,16 @@ def main() -> int:
     arguments.add_argument("--no-studies", action="store_true")
     arguments.add_argument("--no-migrate", action="store_true")
     arguments.add_argument("--require-keys", action="store_true")
+    arguments.add_argument("--timeout-s", type=float, default=30.0)
+    arguments.add_argument("--root-path", default="")
     arguments.add_argument("--host", default="127.0.0.1")
     arguments.add_argument("--port", type=int, default=0)
     options = arguments.parse_args()
     settings = Settings(
         database_url=options.database_url,
+        body_timeout_s=options.timeout_s,
+        header_timeout_s=options.timeout_s,
+        root_path=options.root_path,
         require_keys=options.require_keys,
         host=options.host,
         port=options.port,
