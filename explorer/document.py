@@ -287,6 +287,15 @@ class ObjectiveDocument(_Strict):
     direction: Literal["minimize", "maximize"]
 
 
+class WarmStartDocument(_Strict):
+    """Which past studies a search begins with."""
+
+    studies: list[str] | None = Field(
+        None, min_length=1, max_length=20, description="ids; the most similar if left out"
+    )
+    designs: int = Field(20, ge=1, le=200, description="most designs taken from them")
+
+
 class SearchDocument(_Strict):
     """How to search."""
 
@@ -296,6 +305,7 @@ class SearchDocument(_Strict):
     certify: bool = False
     target_gap: float = Field(0.01, ge=0, lt=1)
     timeout: Duration = 60.0
+    warm_start: bool | WarmStartDocument = Field(False, description="begin with the best designs of past studies")
 
 
 class RobustnessDocument(_Strict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,10 @@ class Problem:
     """What was read there, with the hash of its content."""
     replays: dict[str, Any] = field(default_factory=dict)
     """Percentiles of designs at operating points that were replayed before."""
+    warm_points: IntArray | None = None
+    """Designs of past studies, which are the first trials, shape (n_warm, n_parameters)."""
+    lookup: Callable[[Sequence[Mapping[str, Any]]], Mapping[int, Mapping[str, Any]]] | None = None
+    """Finds records of equal judgements by the free parameters of designs."""
 
 
 @dataclass(frozen=True)

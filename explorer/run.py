@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from explorer.document import StudyError
 from explorer.inputs import Inputs, with_named_workload
 from explorer.records import TrialRecord
 from explorer.report import result_document
@@ -30,6 +31,9 @@ def explore_study(document: Any, inputs: Inputs, report: Report) -> dict[str, An
     """
     started = time.perf_counter()
     problem = prepare(read_study(with_named_workload(document, inputs)), inputs)
+    if problem.document.search.warm_start:
+        detail = "needs the history of a server: send the study to one, or leave it out"
+        raise StudyError([{"pointer": "/search/warm_start", "detail": detail}])
     records: list[TrialRecord] = []
     for chunk in range(n_chunks(problem)):
         out_of_time = chunk > 0 and time.perf_counter() - started > timeout_s(problem)

@@ -20,6 +20,7 @@ from explorer.proof import FIRST_PROPOSALS, PROPOSALS_PER_CHUNK, Proof, proof_af
 from explorer.records import TrialRecord, record_from_json, records_of
 from explorer.samplers import AUTO, EXACT, SAMPLER_NAMES, propose, unseen
 from explorer.space import point_of
+from explorer.warm_start import judged_records
 from models.checks import IntArray, UnknownNameError, require_known
 from models.serving.steady import CompiledServing
 
@@ -84,7 +85,17 @@ def n_chunks(problem: Problem) -> int:
     """Chunks that the study's trials make at most."""
     if sampler_of(problem) == EXACT:
         return n_trials(problem)
-    return math.ceil(n_trials(problem) / CHUNK_TRIALS)
+    warm = min(_n_warm(problem), n_trials(problem))
+    return math.ceil(warm / CHUNK_TRIALS) + math.ceil((n_trials(problem) - warm) / CHUNK_TRIALS)
+
+
+def _n_warm(problem: Problem) -> int:
+    return 0 if problem.warm_points is None else len(problem.warm_points)
+
+
+def judges_freely(problem: Problem) -> bool:
+    """Whether every trial is judged at its own best operating point, so that its record serves equal studies."""
+    return sampler_of(problem) != EXACT
 
 
 def timeout_s(problem: Problem) -> float:
@@ -104,15 +115,18 @@ def run_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int) -> list
     sampler = sampler_of(problem)
     if sampler == EXACT:
         return _run_exact_chunk(problem, past, chunk, left)
+    count = min(CHUNK_TRIALS, left)
+    if problem.warm_points is not None and len(past) < len(problem.warm_points):
+        return judged_records(problem, problem.warm_points[len(past) : len(past) + count], len(past))
     seed = [problem.document.search.seed, chunk]
-    points = propose(sampler, problem.space, problem.objectives, past, seed, min(CHUNK_TRIALS, left))
-    return records_of(problem, points, judge_points(problem, points), len(past))
+    points = propose(sampler, problem.space, problem.objectives, past, seed, count)
+    return judged_records(problem, points, len(past))
 
 
 def _run_exact_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int, left: int) -> list[TrialRecord]:
     """Advance the proof by a chunk and judge the designs it points at."""
     proof = proof_after(problem, chunk + 1)
-    limit = min(left, FIRST_PROPOSALS if chunk == 0 else PROPOSALS_PER_CHUNK)
+    limit = min(left, FIRST_PROPOSALS + _n_warm(problem) if chunk == 0 else PROPOSALS_PER_CHUNK)
     if proof.complete:
         limit = min(left, max(limit, MAX_FINAL_PROPOSALS))
     points, alternatives = _proposals(problem, past, proof, limit, chunk)
@@ -134,6 +148,8 @@ def _proposals(
     seen = {tuple(point_of(problem.space, record.params)) for record in past}
     operated = _operated(problem, past)
     wanted = list(proof.incumbents())
+    if chunk == 0 and problem.warm_points is not None:
+        wanted = [(point, -1) for point in problem.warm_points] + wanted
     if proof.complete and not wanted:
         wanted = _samples(problem)
     if chunk == 0 or proof.complete:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from explorer.inputs import Uploads
 
 Document = dict[str, Any]
+
+
+Lookup = Callable[[Sequence[Mapping[str, Any]]], Mapping[int, Mapping[str, Any]]]
+"""Free parameters of designs -> position of those judged before, with their records."""
 
 
 class Record(Protocol):
@@ -43,7 +47,8 @@ class StudyEngine:
 
     `run_chunk(problem, past, chunk)` returns the same records for the same past and chunk; `timeout_s(problem)` is
     the search time after which a study ends with what it has; `evaluation_identity` is the same for evaluations that
-    give the same answer, and None for requests at fault; `study_error` carries `errors`, a list of
+    give the same answer, and None for requests at fault; a study that `judges_freely` leaves records that serve equal
+    ones; `study_error` carries `errors`, a list of
     {pointer, detail}.
     """
 
@@ -58,6 +63,11 @@ class StudyEngine:
     evaluate_designs: Callable[[Document, list[Document], Uploads], list[Document]]
     evaluation_identity: Callable[[Document, Uploads], str | None]
     workload_hash: Callable[[Any], str]
+    judges_freely: Callable[[Any], bool]
+    with_history: Callable[[Any, Lookup], Any]
+    similarity_fraction: Callable[[Any, Any], float]
+    warm_designs: Callable[[Any, list[Document]], tuple[list[Document], dict[int, str]]]
+    with_warm_start: Callable[[Any, list[Document]], Any]
     chips: Callable[[], Mapping[str, Document]]
     networks: Callable[[], Mapping[str, Document]]
     study_schema: Callable[[], Document]

@@ -10,6 +10,7 @@ from explorer.records import record_from_json
 from explorer.reevaluation import evaluate_designs, evaluation_identity
 from explorer.report import result_document
 from explorer.space import read_space
+from explorer.warm_start import similarity_fraction, warm_designs, with_history, with_warm_start
 from service.catalogues import chip_documents, network_documents
 from service.engine import Extent, StudyEngine
 
@@ -33,6 +34,11 @@ def real_engine() -> StudyEngine:
         evaluate_designs=evaluate_designs,
         evaluation_identity=evaluation_identity,
         workload_hash=lambda problem: workload_hash(problem.document, problem.inputs),
+        judges_freely=study.judges_freely,
+        with_history=with_history,
+        similarity_fraction=similarity_fraction,
+        warm_designs=warm_designs,
+        with_warm_start=with_warm_start,
         chips=chip_documents,
         networks=network_documents,
         study_schema=lambda: StudyDocument.model_json_schema(ref_template="#/components/schemas/{model}"),

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from service.api import catalog, designs, evaluations, events, health, keys, metrics, networks, studies, workloads
+from service.api import (
+    catalog,
+    designs,
+    evaluations,
+    events,
+    health,
+    keys,
+    metrics,
+    networks,
+    studies,
+    study_copies,
+    workloads,
+)
 
 ROUTERS = (
-    health.router, metrics.router, studies.router, events.router, designs.router, evaluations.router, workloads.router,
-    networks.router, catalog.router, keys.router,
+    health.router, metrics.router, studies.router, study_copies.router, events.router, designs.router,
+    evaluations.router, workloads.router, networks.router, catalog.router, keys.router,
 )  # fmt: skip

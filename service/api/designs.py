@@ -15,7 +15,7 @@ from service.db.fields import FieldError, field
 from service.db.filters import Filter, FilterError, compile_filter
 from service.db.history import HistoryRow, SelectionError
 from service.db.session import reading
-from service.dependencies import DatabaseOf, EngineOf, ReadSession
+from service.dependencies import HEAVY_WORK, DatabaseOf, EngineOf, ReadSession
 from service.errors import InvalidRequestError, problem_responses
 from service.evaluation import reevaluate_designs
 from service.schemas.designs import (
@@ -125,6 +125,7 @@ def find_nearest_designs(request: NearestRequest, session: ReadSession) -> NearD
     ":reevaluate",
     operation_id="reevaluate_designs",
     summary="Judge designs of the history under another workload",
+    dependencies=[HEAVY_WORK],
     responses=problem_responses(413, 422, 503),
 )
 def reevaluate(request: ReevaluationRequest, engine: EngineOf, database: DatabaseOf) -> ReevaluationRead:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, BackgroundTasks, Path, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Depends, Path, Query, Request, Response
 
 from service.api.documents import RequestDocument
 from service.api.paging import PageSize, PageToken, page_token, read_page_token
-from service.db import queries, uploads
-from service.db.session import reading
+from service.db import queries
 from service.db.tables import Study
 from service.dependencies import (
     HEAVY_WORK,
@@ -26,9 +26,9 @@ from service.dependencies import (
     version_tag,
 )
 from service.errors import problem_responses
-from service.quotas import require_extent, require_room
+from service.quotas import require_room
 from service.schemas.designs import TrialRead
-from service.schemas.states import StudyState
+from service.schemas.states import StudyQueue, StudyState
 from service.schemas.studies import (
     ParetoRead,
     RecommendationRead,
@@ -38,13 +38,37 @@ from service.schemas.studies import (
     TrialList,
     study_fields,
 )
-from service.stored_inputs import load_inputs, read_named_study
+from service.study_creation import plan_study, queue_planned
 
 LOG = structlog.get_logger("chipfit.studies")
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
 StudyId = Annotated[str, Path(max_length=40, description="Id of the study")]
+
+
+def _study_choice(
+    state: Annotated[StudyState | None, Query(description="Only studies in this state")] = None,
+    name_contains: Annotated[str | None, Query(max_length=200, description="Only with this in their name")] = None,
+    workload_hash: Annotated[str | None, Query(max_length=64, description="Only on this workload")] = None,
+    model_version: Annotated[str | None, Query(max_length=40, description="Only of this model")] = None,
+    created_from: Annotated[datetime | None, Query(description="Only sent at this time or later")] = None,
+    created_before: Annotated[datetime | None, Query(description="Only sent before this time")] = None,
+    queue: Annotated[StudyQueue | None, Query(description="Only of this queue")] = None,
+) -> queries.StudyChoice:
+    return queries.StudyChoice(
+        state, name_contains, workload_hash, model_version, _time_s(created_from), _time_s(created_before), queue
+    )
+
+
+def _time_s(moment: datetime | None) -> float | None:
+    """Seconds since 1970; a moment without a zone is UTC."""
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+StudyChoiceOf = Annotated[queries.StudyChoice, Depends(_study_choice)]
 
 
 @router.post(
@@ -69,17 +93,10 @@ def create_study(
     tasks: BackgroundTasks,
 ) -> StudyRead:
     """Check the study and queue it; `Location` is where to look for it."""
-    with reading(database) as looking:
-        stored = load_inputs(looking, document)
-    spec = read_named_study(engine, document, stored)
-    require_extent(engine.extent(spec), settings)
-    problem = engine.prepare(spec, stored.uploads)
+    planned = plan_study(database, engine, settings, document)
     require_room(session, caller, settings)
-    name = str(getattr(spec, "name", "") or study_id)[:200]
-    work = engine.workload_hash(problem)
-    study = queries.create_study(session, study_id, name, document, engine.model_version, caller.key_id, work)
-    uploads.note_inputs(session, study_id, stored.ids)
-    jobs.runner.cache.keep(study_id, problem)
+    study = queue_planned(session, engine, study_id, planned, caller.key_id)
+    jobs.runner.cache.keep(study_id, planned.problem)
     LOG.info("study queued", study_id=study_id)
     response.headers["Location"] = request.url_for("get_study", study_id=study_id).path
     tasks.add_task(jobs.wake.set)
@@ -91,7 +108,7 @@ def create_study(
 )
 def list_studies(
     session: ReadSession,
-    state: Annotated[StudyState | None, Query(description="Only studies in this state")] = None,
+    chosen: StudyChoiceOf,
     page_size: PageSize = 50,
     page_token_: PageToken = None,
 ) -> StudyList:
@@ -100,7 +117,7 @@ def list_studies(
     if page_token_:
         created_at_s, study_id = read_page_token(page_token_, float, str)
         before = (created_at_s, study_id)
-    rows = queries.list_studies(session, state, before, page_size + 1)
+    rows = queries.list_studies(session, chosen, before, page_size + 1)
     page = rows[:page_size]
     token = page_token(page[-1].created_at_s, page[-1].id) if len(rows) > page_size else None
     return StudyList(items=[StudyRead(**study_fields(row)) for row in page], next_page_token=token)

@@ -71,6 +71,21 @@ def insert_designs(
     connection.exec_driver_sql(wide, rests)
 
 
+def find_judged(
+    session: Session, judged_under: tuple[str, str], params: Sequence[Mapping[str, Any]]
+) -> dict[int, Document]:
+    """Return the records of designs that were judged before under the same model and workload, by their position."""
+    keys = {judgement_key(*judged_under, each): position for position, each in enumerate(params)}
+    query = sa.select(designs.c.judgement_key, *RECORD_COLUMNS).select_from(WITH_RECORDS)
+    rows = session.execute(query.where(designs.c.judgement_key.in_(list(keys)))).all()
+    found: dict[int, Document] = {}
+    for row, record in zip(rows, records_of(rows, 1), strict=True):
+        position = keys[row[0]]
+        if record["params"] == dict(params[position]):
+            found[position] = record
+    return found
+
+
 def records_of(rows: Sequence[sa.Row[Any]], offset: int = 0) -> Iterator[Document]:
     """Yield the record of each row, whose columns from `offset` on are `RECORD_COLUMNS`."""
     parameters = [*DESIGN_NUMBERS, *DESIGN_TEXTS]

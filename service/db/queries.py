@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -48,6 +49,9 @@ def create_study(
     model_version: str,
     owner: str = "",
     workload_hash: str = "",
+    warm_start: Document | None = None,
+    queue: str = "studies",
+    priority: int = 100,
 ) -> Study:
     """Add a study in state `queued` with its first event; one that is there under this id is returned as it is."""
     known = session.get(Study, study_id)
@@ -56,7 +60,8 @@ def create_study(
     now_s = clock_s(session)
     study = Study(
         id=study_id, name=name, owner=owner, state="queued", attempt=1, enqueued_attempt=0, version=1,
-        document=document, model_version=model_version, workload_hash=workload_hash, chunks_planned=None,
+        document=document, model_version=model_version, workload_hash=workload_hash, warm_start=warm_start,
+        queue=queue, priority=priority, chunks_planned=None,
         timeout_s=None, chunks_done=0,
         trials_done=0, feasible_done=0, busy_s=0.0, result=None, error=None,
         created_at_s=now_s, started_at_s=None, finished_at_s=None,
@@ -95,15 +100,66 @@ def study_state(session: Session, study_id: str) -> str:
     return state
 
 
-def list_studies(session: Session, state: str | None, before: tuple[float, str] | None, limit: int) -> list[Study]:
+@dataclass(frozen=True)
+class StudyChoice:
+    """Which studies a list holds; what is None does not matter."""
+
+    state: str | None = None
+    name_contains: str | None = None
+    workload_hash: str | None = None
+    model_version: str | None = None
+    created_from_s: float | None = None
+    created_before_s: float | None = None
+    queue: str | None = None
+
+    def conditions(self) -> list[sa.ColumnElement[bool]]:
+        """SQL of what matters."""
+        name = self.name_contains
+        asked: list[tuple[Any, sa.ColumnElement[bool]]] = [
+            (self.state, Study.state == self.state),
+            (self.workload_hash, Study.workload_hash == self.workload_hash),
+            (self.model_version, Study.model_version == self.model_version),
+            (self.created_from_s, Study.created_at_s >= (self.created_from_s or 0.0)),
+            (self.created_before_s, Study.created_at_s < (self.created_before_s or 0.0)),
+            (self.queue, Study.queue == self.queue),
+            (name, Study.name.icontains(name or "", autoescape=True)),
+        ]
+        return [condition for value, condition in asked if value is not None]
+
+
+def list_studies(session: Session, chosen: StudyChoice, before: tuple[float, str] | None, limit: int) -> list[Study]:
     """Return studies without results, newest first, that come after the cursor `before` (creation time, id)."""
-    query = sa.select(Study).options(defer(Study.result, raiseload=True))
+    query = sa.select(Study).options(defer(Study.result, raiseload=True)).where(*chosen.conditions())
     query = query.order_by(Study.created_at_s.desc(), Study.id.desc()).limit(limit)
-    if state is not None:
-        query = query.where(Study.state == state)
     if before is not None:
         query = query.where(sa.tuple_(Study.created_at_s, Study.id) < sa.tuple_(*before))
     return list(session.scalars(query))
+
+
+def latest_succeeded(session: Session, limit: int) -> list[Study]:
+    """Return the newest studies that have succeeded, without results."""
+    query = sa.select(Study).options(defer(Study.result, raiseload=True)).where(Study.state == "succeeded")
+    return list(session.scalars(query.order_by(Study.created_at_s.desc(), Study.id.desc()).limit(limit)))
+
+
+def studies_with_results(session: Session, ids: Sequence[str]) -> list[Study]:
+    """Return those of the studies that exist, with their results, in the order of their ids."""
+    query = sa.select(Study).where(Study.id.in_(ids)).execution_options(populate_existing=True)
+    found = {study.id: study for study in session.scalars(query)}
+    return [found[study_id] for study_id in ids if study_id in found]
+
+
+def extend_study(session: Session, study_id: str, document: Document, is_wanted: VersionCheck = any_version) -> Study:
+    """Queue a finished study again with a document that asks for more; it goes on after its last recorded chunk."""
+    study = _locked_study(session, study_id, is_wanted)
+    if study.state not in FINISHED_STATES:
+        raise ConflictError(f"study '{study_id}' is {study.state}: only a finished study is extended")
+    study.document = document
+    study.state, study.error, study.result, study.finished_at_s = "queued", None, None, None
+    study.attempt += 1
+    study.version += 1
+    _add_event(session, study, f"queued-{study.attempt}", "state")
+    return study
 
 
 def delete_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> None:
@@ -155,13 +211,21 @@ def begin_attempt(session: Session, study_id: str, attempt: int, chunks_planned:
 
 
 def record_chunk(
-    session: Session, study_id: str, attempt: int, chunk: int, records: Sequence[Document], chunk_s: float
+    session: Session,
+    study_id: str,
+    attempt: int,
+    chunk: int,
+    records: Sequence[Document],
+    chunk_s: float,
+    judged_under: tuple[str, str] | None = None,
+    from_history: int = 0,
 ) -> float | None:
     """
     Write the records of one chunk with its progress event; return the search time so far [s].
 
     A chunk that is already there is left as it is, so that a step which runs twice doubles nothing. None means that
-    the attempt must stop.
+    the attempt must stop. `judged_under` says for which studies the records will serve, `from_history` how many of
+    them another study left.
     """
     study = _current_attempt(session, study_id, attempt)
     if study is None or study.state != "running":
@@ -169,10 +233,11 @@ def record_chunk(
     if study.chunks_done < chunk:
         raise ConflictError(f"study '{study_id}' has {study.chunks_done} chunks and cannot record chunk {chunk}")
     if study.chunks_done == chunk:
-        insert_designs(session, study_id, chunk, records)
+        insert_designs(session, study_id, chunk, records, judged_under)
         study.chunks_done = chunk + 1
         study.trials_done += len(records)
         study.feasible_done += sum(bool(record["feasible"]) for record in records)
+        study.from_history_done += from_history
         study.busy_s += chunk_s
         study.version += 1
         _add_event(session, study, f"chunk-{chunk}", "progress")
@@ -269,7 +334,8 @@ def progress(study: Study) -> Document:
             eta_s = min(eta_s, max(0.0, study.timeout_s - study.busy_s))
     return {
         "state": study.state, "chunks_done": study.chunks_done, "chunks_planned": planned,
-        "trials_done": study.trials_done, "feasible_done": study.feasible_done, "busy_s": study.busy_s, "eta_s": eta_s,
+        "trials_done": study.trials_done, "feasible_done": study.feasible_done,
+        "from_history_done": study.from_history_done, "busy_s": study.busy_s, "eta_s": eta_s,
     }  # fmt: skip
 
 

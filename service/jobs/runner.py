@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from service.db import queries
+from service.db.design_rows import find_judged
 from service.db.session import Database, reading, writing
 from service.engine import Document, StudyEngine
 from service.stored_inputs import prepare_study
@@ -54,6 +55,17 @@ class StudyCache:
 
 
 @dataclass(frozen=True)
+class SearchedChunk:
+    """The records of a chunk, whether they are the last, the time they took, and how they relate to the history."""
+
+    records: list[Any]
+    is_last: bool
+    busy_s: float
+    judged_under: tuple[str, str] | None
+    from_history: int
+
+
+@dataclass(frozen=True)
 class StudyRunner:
     """The steps of a study on one database with one engine."""
 
@@ -66,8 +78,10 @@ class StudyRunner:
         """Mark the attempt as running; the answer says at which chunk it begins."""
 
         def act() -> Document:
+            if attempt > 1:  # the study may have been extended since
+                self.cache.forget(study_id)
             problem = self.problem(study_id)
-            chunks, timeout_s = self.engine.n_chunks(problem), self.engine.timeout_s(problem)
+            chunks, timeout_s = self._chunks_planned(problem, attempt), self.engine.timeout_s(problem)
             first = self._write(lambda session: queries.begin_attempt(session, study_id, attempt, chunks, timeout_s))
             return {"state": "stopped"} if first is None else {"state": "running", "chunk": first}
 
@@ -77,14 +91,19 @@ class StudyRunner:
         """Run and record one chunk; the answer says whether another one follows."""
 
         def act() -> Document:
-            records, is_last, chunk_s = self._search(study_id, chunk)
-            rows = [record.as_json() for record in records]
-            busy_s = self._write(lambda session: queries.record_chunk(session, study_id, attempt, chunk, rows, chunk_s))
+            found = self._search(study_id, attempt, chunk)
+            rows = [record.as_json() for record in found.records]
+            under, taken = found.judged_under, found.from_history
+            busy_s = self._write(
+                lambda session: queries.record_chunk(
+                    session, study_id, attempt, chunk, rows, found.busy_s, under, taken
+                )
+            )
             if busy_s is None:
                 self.cache.forget(study_id)
                 return {"state": "stopped"}
             out_of_time = busy_s >= self.engine.timeout_s(self.problem(study_id))
-            return {"state": "finished" if is_last or out_of_time else "running", "n_trials": len(records)}
+            return {"state": "finished" if found.is_last or out_of_time else "running", "n_trials": len(rows)}
 
         return self._guarded(study_id, attempt, act)
 
@@ -115,7 +134,9 @@ class StudyRunner:
         return made
 
     def _prepared(self, session: Session, study_id: str) -> Any:
-        return prepare_study(session, self.engine, queries.get_study(session, study_id).document)
+        study = queries.get_study(session, study_id)
+        problem = prepare_study(session, self.engine, study.document)
+        return self.engine.with_warm_start(problem, study.warm_start["designs"]) if study.warm_start else problem
 
     def records(self, study_id: str, chunk: int | None) -> list[Any]:
         """The records of all chunks before `chunk` (or of all chunks) in trial order."""
@@ -126,17 +147,37 @@ class StudyRunner:
         rows = self._read(lambda session: queries.records_before(session, study_id, chunk))
         return [self.engine.record_from_json(row) for row in rows]
 
-    def _search(self, study_id: str, chunk: int) -> tuple[list[Any], bool, float]:
-        """Return the records of a chunk, whether they are the last, and the time they took [s]."""
+    def _search(self, study_id: str, attempt: int, chunk: int) -> SearchedChunk:
+        """Run a chunk; what an equal study has judged before is taken over."""
         problem, past = self.problem(study_id), self.records(study_id, chunk)
+        judged_under, taken = self._judged_under(problem), 0
+
+        def lookup(params: Sequence[Mapping[str, Any]]) -> Mapping[int, Document]:
+            nonlocal taken
+            assert judged_under is not None
+            found = self._read(lambda session: find_judged(session, judged_under, params))
+            taken += len(found)
+            return found
+
         began_s = time.perf_counter()
-        records = self.engine.run_chunk(problem, past, chunk)
+        asked = problem if judged_under is None else self.engine.with_history(problem, lookup)
+        records = self.engine.run_chunk(asked, past, chunk)
         busy_s = time.perf_counter() - began_s
         together = [*past, *records]
         with self.cache.lock:
             self.cache.records[study_id] = (chunk + 1, together)
-        is_last = chunk + 1 >= self.engine.n_chunks(problem) or self.engine.is_finished(problem, together)
-        return records, is_last, busy_s
+        is_last = chunk + 1 >= self._chunks_planned(problem, attempt) or self.engine.is_finished(problem, together)
+        return SearchedChunk(records, is_last, busy_s, judged_under, taken)
+
+    def _chunks_planned(self, problem: Any, attempt: int) -> int:
+        """Chunks in all: before an extension the last one may have been smaller than the others."""
+        return self.engine.n_chunks(problem) + attempt - 1
+
+    def _judged_under(self, problem: Any) -> tuple[str, str] | None:
+        """Model version and workload under which a study's records serve equal ones, None where they do not."""
+        if not self.engine.judges_freely(problem):
+            return None
+        return self.engine.model_version, self.engine.workload_hash(problem)
 
     def _guarded(self, study_id: str, attempt: int, act: Callable[[], Document]) -> Document:
         """Run a step; what it raises ends the study as failed, with the traceback in the log."""

@@ -34,6 +34,7 @@ class FakeStudy(BaseModel):
     seed: int = 0
     fails_at_chunk: int | None = None
     work: str = "chat"
+    search: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class FakeRecord:
 
 def read_study(document: dict[str, Any]) -> FakeStudy:
     try:
-        return FakeStudy.model_validate(document)
+        study = FakeStudy.model_validate(document)
+        return study.model_copy(update={"trials": study.search.get("trials", study.trials)})
     except ValidationError as error:
         raise FakeStudyError(
             [{"pointer": "".join(f"/{step}" for step in e["loc"]), "detail": e["msg"]} for e in error.errors()]
@@ -130,6 +132,11 @@ def fake_engine() -> StudyEngine:
         ],
         evaluation_identity=evaluation_identity,
         workload_hash=lambda problem: f"work-{problem.work}",
+        judges_freely=lambda problem: False,
+        with_history=lambda problem, lookup: problem,
+        similarity_fraction=lambda one, other: float(one.work == other.work),
+        warm_designs=lambda problem, candidates: (candidates, {}),
+        with_warm_start=lambda problem, designs: problem,
         chips=lambda: {"a100_sxm": {"n_cores": 108}},
         networks=lambda: {"llama": {"n_parameters": 8e9}},
         study_schema=FakeStudy.model_json_schema,
