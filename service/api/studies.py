@@ -62,10 +62,10 @@ def _study_choice(
 
 
 def _time_s(moment: datetime | None) -> float | None:
-    """Seconds since 1970; a moment without a zone is UTC."""
+    """Seconds since 1970, half a microsecond early as answers round moments; without a zone it is UTC."""
     if moment is None:
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - 0.5e-6
 
 
 StudyChoiceOf = Annotated[queries.StudyChoice, Depends(_study_choice)]
