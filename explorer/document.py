@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from explorer.quantities import Area, Duration, Money, Power, Rate
+from models.fidelity.profiles import profile_document, profile_from_document, shipped_profile
+from models.operators.calibration import UNCALIBRATED, Calibration
 
 MAX_TOKENS = 10_000_000
 
@@ -317,6 +319,19 @@ class RobustnessDocument(_Strict):
     slo: SloDocument | None = None
 
 
+def _whole_profile(stated: str | dict[str, Any]) -> dict[str, Any]:
+    """A calibration profile as plain data, so that documents echo and hash what it holds and not its name."""
+    try:
+        profile = shipped_profile(stated) if isinstance(stated, str) else profile_from_document(stated)
+    except (LookupError, TypeError) as error:
+        raise ValueError(str(error)) from None
+    return profile_document(profile)
+
+
+ProfileDocument = Annotated[str | dict[str, Any], AfterValidator(_whole_profile)]
+"""Name of a shipped profile, or a profile as plain data."""
+
+
 class StudyDocument(_Strict):
     """The whole request."""
 
@@ -330,6 +345,14 @@ class StudyDocument(_Strict):
     objectives: list[ObjectiveDocument] = Field(min_length=1, max_length=4)
     search: SearchDocument = Field(default_factory=SearchDocument)
     robustness: list[RobustnessDocument] = Field(default_factory=list, max_length=16)
+    profile: ProfileDocument | None = Field(
+        None, description="calibration profile: name of a shipped one, or {name, device, constants}"
+    )
+
+    @property
+    def calibration(self) -> Calibration:
+        """Constants of the operator model: those of the profile, or the global ones."""
+        return UNCALIBRATED if self.profile is None else profile_from_document(self.profile).calibration
 
 
 def read_document(raw: Any, model: type[BaseModel] = StudyDocument) -> Any:

@@ -39,7 +39,8 @@ def evaluate_document(document: dict[str, Any], inputs: Inputs = None) -> dict[s
     ----------
     document : dict
         {chip: id} or {design: {...}}, and {study: a study document}, whose space and search are not used; with
-        {replay: true} the study's arrivals are replayed, with {replay: name} a trace at its own times.
+        {replay: true} the study's arrivals are replayed, with {replay: name} a trace at its own times; with
+        {profile: ...} a calibration profile in place of the study's.
     inputs : Path or Uploads, optional
         Where files and networks named by the study lie.
 
@@ -50,14 +51,17 @@ def evaluate_document(document: dict[str, Any], inputs: Inputs = None) -> dict[s
     """
     if not isinstance(document, dict) or not isinstance(document.get("study"), dict):
         raise StudyError([{"pointer": "/study", "detail": "must be a study document"}])
-    unknown = set(document) - {"chip", "design", "study", "replay"}
+    unknown = set(document) - {"chip", "design", "study", "replay", "profile"}
     if unknown:
         raise StudyError([{"pointer": f"/{name}", "detail": "is no known field"} for name in sorted(unknown)])
     if ("chip" in document) == ("design" in document):
         raise StudyError([{"pointer": "/chip", "detail": "must hold exactly one of chip and design"}])
     designs = _designs(document)
+    asked = document["study"]
+    if "profile" in document:
+        asked = asked | {"profile": document["profile"]}
     try:
-        study: StudyDocument = read_document(with_named_workload(document["study"], inputs))
+        study: StudyDocument = read_document(with_named_workload(asked, inputs))
         problem = prepare(study, inputs)
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
@@ -163,6 +167,7 @@ def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | No
         "feasible": bool(judgement.feasible[index]),
         "excess_fractions": {name: max(value, -1.0) for name, value in excess.items() if np.isfinite(value)},
         "model_version": model_version(),
+        "profile": problem.document.profile,
     }
     if chip_id is not None:
         entry = chip(chip_id)

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from explorer.document import StudyError
+from models.fidelity.profiles import profile_document, read_profile
 
 MAX_BYTES = 5_000_000
 
@@ -85,3 +86,23 @@ def read_yaml(path: Path) -> Any:
     except OSError as error:
         raise StudyError([{"pointer": "", "detail": f"{path}: {error.strerror}"}]) from None
     return parse_yaml(text, path.name)
+
+
+def with_profile(document: Any, profile: str | None) -> Any:
+    """
+    Return a study document with the calibration profile of the command line: a file (TOML), or a shipped one by name.
+
+    Raises
+    ------
+    StudyError
+        If the file is no profile.
+    """
+    if profile is None or not isinstance(document, dict):
+        return document
+    path = Path(profile)
+    if not path.is_file():
+        return document | {"profile": profile}
+    try:
+        return document | {"profile": profile_document(read_profile(path))}
+    except (ValueError, LookupError) as error:
+        raise StudyError([{"pointer": "/profile", "detail": str(error)}]) from None

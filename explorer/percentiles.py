@@ -140,6 +140,7 @@ def _scenario(
         operation = EngineOperation(
             scenario.network, mixes[name], plan, moments or scenario.requests, scenario.step_overhead_s,
             scenario.routing_skew, scenario.system.n_chips_per_node, scenario.system.host_sharing_exponent,
+            scenario.calibration,
         )  # fmt: skip
         group = take(designs, own)
         n_groups = scenario.system.n_chips // plan.n_chips * plan.attention_data_parallel

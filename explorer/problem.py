@@ -95,7 +95,10 @@ def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
         except UnknownNameError as error:
             raise StudyError([{"pointer": f"{pointer}/reference_chip", "detail": str(error)}]) from None
         pairs.append(SCENARIO_READERS[each.kind](each, document, pointer, inputs))
-    scenarios = tuple(_compiled(i, scenario) for i, (scenario, _) in enumerate(pairs))
+    calibration = document.calibration
+    scenarios = tuple(
+        _compiled(i, dataclasses.replace(scenario, calibration=calibration)) for i, (scenario, _) in enumerate(pairs)
+    )
     qualities = tuple(quality for _, quality in pairs)
     tables = FactorTables()
     mixture = _mixture(document, scenarios, tables)

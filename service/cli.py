@@ -18,6 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )  # fmt: skip
 
+ProfileOption = Annotated[
+    str | None, typer.Option("--profile", help="Calibration profile: a file (TOML) or the name of a shipped one.")
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -26,11 +29,12 @@ def one_line_errors() -> Iterator[None]:
     """Bad input ends with exit code 2 and one line on stderr."""
     from explorer.document import StudyError
     from models.checks import UnknownNameError
+    from models.fidelity.report import TableError
     from service.settings import SettingsError
 
     try:
         yield
-    except (StudyError, UnknownNameError, SettingsError, OSError) as error:
+    except (StudyError, TableError, UnknownNameError, SettingsError, OSError) as error:
         print(f"chipfit: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(2) from None
 
@@ -53,15 +57,16 @@ def explore(
     ] = None,
     target_gap: Annotated[float | None, typer.Option(help="Gap at which a proof may stop, a fraction.")] = None,
     timeout_s: Annotated[float | None, typer.Option(help="Search time in seconds.")] = None,
+    profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Search the designs of a study and print the best."""
     with one_line_errors():
-        from explorer.files import read_yaml
+        from explorer.files import read_yaml, with_profile
         from explorer.run import explore_study
         from service.tables import print_result
 
-        document = read_yaml(study)
+        document = with_profile(read_yaml(study), profile)
         stated = {
             "trials": trials, "seed": seed, "sampler": sampler, "certify": certify, "target_gap": target_gap,
             "timeout": None if timeout_s is None else f"{timeout_s} s",
@@ -106,15 +111,16 @@ def evaluate(
     replay: Annotated[
         str | None, typer.Option(help="Trace to replay at its own times, or 'study' for the study's arrivals.")
     ] = None,
+    profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Judge one design or real chip on a workload."""
     with one_line_errors():
         from explorer.evaluation import chip_or_design, evaluate_document
-        from explorer.files import read_yaml
+        from explorer.files import read_yaml, with_profile
         from service.tables import print_evaluation
 
-        document = chip_or_design(design, Path()) | {"study": read_yaml(workload)}
+        document = chip_or_design(design, Path()) | {"study": with_profile(read_yaml(workload), profile)}
         if replay is not None:
             document["replay"] = True if replay == "study" else replay
         result = evaluate_document(document, workload.parent)

@@ -10,6 +10,7 @@ from models.fidelity import (
     collective,
     elementwise,
     gemm,
+    layers,
     mlperf,
     moe,
     power,
@@ -28,6 +29,7 @@ FAMILIES: Mapping[str, tuple[Mapping[str, TableReader], ...]] = {
     "elementwise": (elementwise.TABLES,),
     "experts": (moe.TABLES,),
     "collectives": (collective.TABLES,),
+    "layers": (layers.TABLES,),
     "area": (area.TABLES,),
     "power": (power.TABLES,),
     "serving": (

@@ -13,7 +13,7 @@ import numpy as np
 from models.checks import BoolArray, FloatArray
 from models.fidelity.attention_throughput import throughput_reports
 from models.fidelity.fitting import constants_without, merged_constants
-from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
+from models.fidelity.grouped import Labels, calibrated_prediction, grouped_reports, left_out_prediction
 from models.fidelity.report import GroupReport, TableError, TableReader
 from models.fidelity.rows import (
     ELEMENT_BYTES,
@@ -35,6 +35,7 @@ from models.operators.attention import (
     attention_prefill_time_s,
     mean_keys,
 )
+from models.operators.calibration import Calibration
 from models.operators.smooth import smooth_maximum
 
 FAMILIES = ("attention", "attention_sources")
@@ -57,6 +58,8 @@ class AttentionRows:
     decode: BoolArray
     batch: SizeColumn
     tokens: SizeColumn
+    past_tokens: SizeColumn
+    """Cached before the tokens of a prompt; decode counts its cache in `tokens`."""
     n_heads: SizeColumn
     n_kv_heads: SizeColumn
     head_dim_qk: SizeColumn
@@ -92,6 +95,7 @@ def aiconfigurator_rows(path: Path) -> AttentionRows:
         decode=rows.text("op") == "attention_decode",
         batch=rows.number("batch")[:, None],
         tokens=rows.number(tokens)[:, None],
+        past_tokens=np.zeros((len(rows), 1)),
         n_heads=rows.number("n_heads")[:, None],
         n_kv_heads=kv_heads,
         head_dim_qk=dim,
@@ -125,6 +129,7 @@ def infersim_rows(path: Path) -> AttentionRows:
         decode=np.char.endswith(op, "_decode"),
         batch=rows.number("batch")[:, None],
         tokens=rows.number("seq_or_kv_tokens")[:, None],
+        past_tokens=np.zeros((len(rows), 1)),
         n_heads=heads[:, None],
         n_kv_heads=kv_heads[:, None],
         head_dim_qk=qk[:, None],
@@ -222,7 +227,7 @@ def prefill_time_s(rows: AttentionRows, values: Mapping[str, float]) -> FloatArr
     }
     fp8 = rows.kv_bytes < 2
     predicted = attention_prefill_time_s(
-        rows.designs, rows.batch, rows.tokens, 0.0, rows.n_heads, rows.n_kv_heads, rows.head_dim_qk, rows.head_dim_v,
+        rows.designs, rows.batch, rows.tokens, rows.past_tokens, rows.n_heads, rows.n_kv_heads, rows.head_dim_qk, rows.head_dim_v,
         rows.kv_bytes, matrix_rate_ratio=rate_ratio(rows.designs, rows.kv_bytes[:, 0])[:, None], constants=c,
     )  # fmt: skip
     heads = rows.n_heads + values["conversion_kv_fraction"] * 2.0 * rows.n_kv_heads
@@ -240,10 +245,12 @@ def roofline_s(rows: AttentionRows) -> FloatArray:
     """FLOP at peak against compulsory bytes at peak bandwidth, shape (n_rows,) [s]."""
     decode = rows.decode[:, None]
     queries = np.where(decode, 1.0, rows.tokens)
-    keys = np.where(decode, rows.tokens, mean_keys(rows.tokens, 0.0))
+    keys = np.where(decode, rows.tokens, mean_keys(rows.tokens, rows.past_tokens))
     heads = (rows.n_heads, rows.head_dim_qk, rows.head_dim_v)
     flop = attention_flop(rows.batch, queries, keys, *heads)
-    moved = attention_bytes(rows.batch, queries, rows.tokens, *heads, rows.kv_bytes, rows.kv_elements)
+    moved = attention_bytes(
+        rows.batch, queries, rows.tokens + rows.past_tokens, *heads, rows.kv_bytes, rows.kv_elements
+    )
     ratio = rate_ratio(rows.designs, rows.kv_bytes[:, 0])[:, None]
     peak = peak_flop_per_s(rows.designs)[:, None] * np.where(decode, 1.0, ratio)
     return np.asarray(np.maximum(flop / peak, moved / rows.designs.memory_bandwidth_bytes_per_s[:, None])[:, 0])
@@ -256,6 +263,28 @@ def predicted_time_s(rows: AttentionRows, values: Mapping[str, float]) -> FloatA
         if part.any():
             predicted[part] = model(rows.take(part), values)
     return predicted
+
+
+def time_under_s(rows: AttentionRows, calibration: Calibration) -> FloatArray:
+    """Predicted time of every row with the constants of its phase, shape (n_rows,) [s]."""
+    predicted = np.empty(len(rows.measured_s))
+    for part, model, family in (
+        (rows.decode, decode_time_s, "attention_decode"),
+        (~rows.decode, prefill_time_s, "attention_prefill"),
+    ):
+        if part.any():
+            predicted[part] = model(rows.take(part), calibration.constants(family))
+    return predicted
+
+
+def compute_bound_s(rows: AttentionRows) -> FloatArray:
+    """Arithmetic at the peak of the format, shape (n_rows,) [s]."""
+    decode = rows.decode[:, None]
+    queries = np.where(decode, 1.0, rows.tokens)
+    keys = np.where(decode, rows.tokens, mean_keys(rows.tokens, rows.past_tokens))
+    flop = attention_flop(rows.batch, queries, keys, rows.n_heads, rows.head_dim_qk, rows.head_dim_v)
+    ratio = rate_ratio(rows.designs, rows.kv_bytes[:, 0])
+    return np.asarray(flop[:, 0] / (peak_flop_per_s(rows.designs) * ratio))
 
 
 def attention_reports(rows: AttentionRows) -> list[GroupReport]:
@@ -274,6 +303,7 @@ def attention_reports(rows: AttentionRows) -> list[GroupReport]:
     return grouped_reports(
         rows.rows, labels, rows.measured_s, predicted, roofline_s(rows), left_out,
         interval_ratio=spread, notes=notes,
+        calibrated=calibrated_prediction(rows.rows.table, rows.chip_id, lambda used: time_under_s(rows, used)),
     )  # fmt: skip
 
 

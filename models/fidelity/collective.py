@@ -10,7 +10,7 @@ import numpy as np
 
 from models.checks import BoolArray, FloatArray
 from models.fidelity.fitting import constants_without, merged_constants
-from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction, with_skipped
+from models.fidelity.grouped import Labels, calibrated_prediction, grouped_reports, left_out_prediction, with_skipped
 from models.fidelity.report import GroupReport, TableError, TableReader
 from models.fidelity.rows import (
     MeasuredRows,
@@ -261,8 +261,11 @@ def collective_reports(rows: CollectiveRows, n_skipped: int = 0, reason: str = "
     spread = np.full(len(predicted), values["interval_ratio"])
     labels = Labels(rows.group, rows.device, rows.dtype)
     reports = grouped_reports(
-        rows.rows, labels, rows.measured_s, predicted, roofline_s(rows), left_out, interval_ratio=spread, notes=NOTES
-    )
+        rows.rows, labels, rows.measured_s, predicted, roofline_s(rows), left_out, interval_ratio=spread, notes=NOTES,
+        calibrated=calibrated_prediction(
+            rows.rows.table, rows.device, lambda used: predicted_time_s(rows, used.constants("collectives"))
+        ),
+    )  # fmt: skip
     if not n_skipped:
         return reports
     return with_skipped(reports, rows.rows.table, [{"reason": reason, "rows": n_skipped}])

@@ -10,7 +10,7 @@ import numpy as np
 
 from models.checks import FloatArray
 from models.fidelity.fitting import constants_without, merged_constants
-from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
+from models.fidelity.grouped import Labels, calibrated_prediction, grouped_reports, left_out_prediction
 from models.fidelity.report import GroupReport, TableError, TableReader
 from models.fidelity.rows import (
     ELEMENT_BYTES,
@@ -24,6 +24,7 @@ from models.fidelity.rows import (
     with_known_devices,
 )
 from models.hardware.design import DesignBatch, take
+from models.operators.calibration import Calibration
 from models.operators.elementwise import ELEMENTWISE, elementwise_time_s
 
 COLUMNS = ("device", "op", "rows", "cols", "dtype", "latency_us", "source")
@@ -116,9 +117,22 @@ def predicted_time_s(rows: ElementwiseRows, values: Mapping[str, float]) -> Floa
     return predicted
 
 
+def time_under_s(rows: ElementwiseRows, calibration: Calibration) -> FloatArray:
+    """Predicted time of every row with the constants of its operator's family, shape (n_rows,) [s]."""
+    predicted = np.empty(len(rows.measured_s))
+    for operator in np.unique(rows.operator):
+        own = np.flatnonzero(rows.operator == operator)
+        predicted[own] = predicted_time_s(rows.take(own), calibration.vector(str(operator)))
+    return predicted
+
+
 def elementwise_reports(path: Path) -> list[GroupReport]:
     """Reports of one table, one group per operator of the table."""
-    rows = elementwise_rows(path)
+    return elementwise_row_reports(elementwise_rows(path))
+
+
+def elementwise_row_reports(rows: ElementwiseRows) -> list[GroupReport]:
+    """Reports of rows, one group per operator as the table names it."""
     values = merged_constants(FAMILIES)
     predicted = predicted_time_s(rows, values)
     left_out = left_out_prediction(
@@ -127,7 +141,16 @@ def elementwise_reports(path: Path) -> list[GroupReport]:
     roofline = rows.traffic_bytes / rows.designs.memory_bandwidth_bytes_per_s
     spread = np.full(len(predicted), values["interval_ratio"])
     labels = Labels(rows.rows.text("op"), rows.chip_id, rows.rows.text("dtype"))
-    return grouped_reports(rows.rows, labels, rows.measured_s, predicted, roofline, left_out, interval_ratio=spread)
+    return grouped_reports(
+        rows.rows,
+        labels,
+        rows.measured_s,
+        predicted,
+        roofline,
+        left_out,
+        interval_ratio=spread,
+        calibrated=calibrated_prediction(rows.rows.table, rows.chip_id, lambda used: time_under_s(rows, used)),
+    )
 
 
 TABLES: dict[str, TableReader] = {

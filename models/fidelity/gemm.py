@@ -12,11 +12,13 @@ import numpy as np
 from models.checks import FloatArray
 from models.fidelity.gemm_prediction import (
     constants_without,
+    gemm_prediction_under,
     predicted_latency_s,
     roofline_latency_s,
     source_constants,
 )
 from models.fidelity.gemm_rows import GemmRows, read_gemm_rows
+from models.fidelity.profiles import profile_of_rows
 from models.fidelity.report import GroupReport, TableReader, error_statistics
 from models.operators.gemm_constants import gemm_constants
 from models.tables import constants
@@ -46,14 +48,24 @@ def gemm_reports(path: Path) -> Iterable[GroupReport]:
         If the file is not such a table.
     """
     rows = read_gemm_rows(path)
+    return _reports(rows, ("large", "small")) or [_empty_report(rows)]
+
+
+def gemm_row_reports(rows: GemmRows) -> list[GroupReport]:
+    """Reports of rows that are one group, one for each chip and dtype."""
+    return _reports(rows, ("all",))
+
+
+def _reports(rows: GemmRows, groups: tuple[str, ...]) -> list[GroupReport]:
+    """One report per chip, dtype and group that has rows."""
     reports: list[GroupReport] = []
     for chip, dtype in sorted(set(zip(rows.chip, rows.dtype, strict=True))):
-        for group in ("large", "small"):
+        for group in groups:
             large = np.minimum(rows.n, rows.k) >= LARGE_SIDE
-            here = (rows.chip == chip) & (rows.dtype == dtype) & (large == (group == "large"))
+            here = (rows.chip == chip) & (rows.dtype == dtype) & ((group == "all") | (large == (group == "large")))
             if here.any():
                 reports.append(_group_report(rows.take(here), group, rows.skipped if not reports else []))
-    return reports or [_empty_report(rows)]
+    return reports
 
 
 def _group_report(rows: GemmRows, group: str, skipped: list[dict[str, Any]]) -> GroupReport:
@@ -67,6 +79,7 @@ def _group_report(rows: GemmRows, group: str, skipped: list[dict[str, Any]]) -> 
         rows.latency_s,
         roofline=roofline_latency_s(rows),
         left_out=left_out,
+        calibrated=_calibrated_s(rows),
         interval=_interval_s(left_out),
     )
     return GroupReport(
@@ -81,6 +94,12 @@ def _group_report(rows: GemmRows, group: str, skipped: list[dict[str, Any]]) -> 
         note="" if unseen != "gemm" else "the global constants did not use this chip",
         **statistics,  # type: ignore[arg-type]
     )
+
+
+def _calibrated_s(rows: GemmRows) -> FloatArray | None:
+    """Prediction under the profile of the rows' device, where there is one [s]."""
+    profile = profile_of_rows(rows.table, str(rows.chip[0]))
+    return None if profile is None else gemm_prediction_under(rows, profile.calibration)
 
 
 def _interval_s(predicted_s: FloatArray) -> tuple[FloatArray, FloatArray]:

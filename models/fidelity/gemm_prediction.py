@@ -12,6 +12,7 @@ from models.checks import FloatArray
 from models.fidelity.gemm_rows import FORMAT_OF_DTYPE, OPERAND_BYTES, GemmRows
 from models.hardware.catalog import chip_designs
 from models.hardware.design import DesignBatch, peak_flop_per_s
+from models.operators.calibration import Calibration
 from models.operators.gemm import (
     droop_slowdown,
     effective_l2_bytes,
@@ -22,7 +23,7 @@ from models.operators.gemm import (
     miss_fraction,
     onchip_cycles,
 )
-from models.operators.gemm_constants import GemmConstants, gemm_constants
+from models.operators.gemm_constants import GemmConstants, gemm_constants, gemm_constants_from
 from models.operators.roofline import roofline_time_s
 from models.tables import DATA, constants
 
@@ -69,6 +70,27 @@ def predicted_latency_s(rows: GemmRows, used: GemmConstants, added: SourceConsta
         for dtype in np.unique(rows.dtype[rows.chip == chip_id].astype(str)):
             here = (rows.chip == chip_id) & (rows.dtype == dtype)
             time_s[here] = _latency_s(rows.take(here), _design(chip_id, used), FORMAT_OF_DTYPE[dtype], used, added)
+    return time_s
+
+
+def gemm_prediction_under(rows: GemmRows, calibration: Calibration) -> FloatArray:
+    """Latency of GEMM rows under a calibration, shape (n_rows,) [s]."""
+    values = dict(calibration.constants("gemm"))
+    added = calibration.constants("quantise")
+    names = [each.name for each in dataclasses.fields(SourceConstants)]
+    changed = {name: added[name] for name in names if "quantisation" in name or name == "fp4_slice_ratio"}
+    source = SourceConstants(**{name: (values | changed)[name] for name in names})
+    return predicted_latency_s(rows, gemm_constants_from(values), source)
+
+
+def compute_bound_s(rows: GemmRows) -> FloatArray:
+    """Return the time of each row's arithmetic at the data-sheet peak of its format, shape (n_rows,) [s]."""
+    time_s = np.empty(len(rows.m))
+    for chip_id, dtype in sorted(set(zip(rows.chip.astype(str), rows.dtype.astype(str), strict=True))):
+        here = (rows.chip == chip_id) & (rows.dtype == dtype)
+        design = _chip_design(chip_id)
+        peak = peak_flop_per_s(design, _rate_ratio(design, FORMAT_OF_DTYPE[dtype]))
+        time_s[here] = 2.0 * rows.m[here] * rows.n[here] * rows.k[here] / peak
     return time_s
 
 

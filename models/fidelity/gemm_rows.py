@@ -61,12 +61,13 @@ class GemmRows:
     n: FloatArray
     k: FloatArray
     latency_s: FloatArray
+    lines: IntArray
     skipped: list[dict[str, Any]]
     """Rows that cannot be predicted, counted by device and reason."""
 
     def take(self, index: BoolArray | IntArray) -> GemmRows:
         """The rows where `index` holds, or at its positions."""
-        names = ("device", "chip", "dtype", "m", "n", "k", "latency_s")
+        names = ("device", "chip", "dtype", "m", "n", "k", "latency_s", "lines")
         return replace(self, **{name: getattr(self, name)[index] for name in names})
 
 
@@ -113,5 +114,6 @@ def read_gemm_rows(path: Path) -> GemmRows:
         n=number["n"][kept],
         k=number["k"][kept],
         latency_s=number["latency_us"][kept] * 1e-6,
+        lines=table.lines[kept],
         skipped=skipped,
     )

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.checks import FloatArray
+from models.fidelity.profiles import profile_of_rows
 from models.fidelity.report import GroupReport, error_statistics
 from models.fidelity.rows import MeasuredRows, StringArray
+from models.operators.calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,19 @@ def left_out_prediction(
     return left_out
 
 
+def calibrated_prediction(
+    table: str, chip_ids: StringArray, predict: Callable[[Calibration], FloatArray]
+) -> FloatArray:
+    """Return the prediction of each row under its device's profile, shape (n_rows,); not a number without one."""
+    calibrated = np.full(len(chip_ids), np.nan)
+    for chip_id in np.unique(chip_ids):
+        profile = profile_of_rows(table, str(chip_id))
+        if profile is not None:
+            rows = chip_ids == chip_id
+            calibrated[rows] = predict(profile.calibration)[rows]
+    return calibrated
+
+
 def grouped_reports(
     rows: MeasuredRows,
     labels: Labels,
@@ -51,6 +66,7 @@ def grouped_reports(
     roofline: FloatArray,
     left_out: FloatArray,
     *,
+    calibrated: FloatArray | None = None,
     quantity: str = "latency",
     interval_ratio: FloatArray | None = None,
     notes: Mapping[str, str] | None = None,
@@ -59,7 +75,7 @@ def grouped_reports(
     Return one report per (group, device string, format), in sorted order.
 
     `interval_ratio` of shape (n_rows,) spans the stated 90 % interval of a chip that the constants never saw,
-    left_out / x .. left_out * x.
+    left_out / x .. left_out * x. `calibrated` is that of `calibrated_prediction`.
     """
     table = rows.table
     keys = np.array([labels.group, labels.chip_id, labels.dtype])
@@ -69,9 +85,11 @@ def grouped_reports(
         span = None
         if interval_ratio is not None:
             span = (left_out[own] / interval_ratio[own], left_out[own] * interval_ratio[own])
+        profiled = None if calibrated is None or np.isnan(calibrated[own]).any() else calibrated[own]
         statistics = error_statistics(
-            predicted[own], measured[own], roofline=roofline[own], left_out=left_out[own], interval=span
-        )
+            predicted[own], measured[own], roofline=roofline[own], left_out=left_out[own], calibrated=profiled,
+            interval=span,
+        )  # fmt: skip
         reports.append(
             GroupReport(
                 table=table,

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.checks import BoolArray, FloatArray, IntArray
 from models.fidelity.fitting import constants_without, merged_constants
-from models.fidelity.grouped import Labels, grouped_reports, left_out_prediction
+from models.fidelity.grouped import Labels, calibrated_prediction, grouped_reports, left_out_prediction
 from models.fidelity.moe_routing import routed_load
 from models.fidelity.report import GroupReport, TableReader
 from models.fidelity.rows import (
@@ -197,8 +197,11 @@ def _reports(rows: ExpertRows, group: StringArray, model: Any, notes: Mapping[st
     roofline = np.maximum(*_bounds(rows))
     labels = Labels(group, rows.chip_id, rows.dtype)
     return grouped_reports(
-        rows.rows, labels, rows.measured_s, predicted, roofline, left_out, interval_ratio=spread, notes=notes
-    )
+        rows.rows, labels, rows.measured_s, predicted, roofline, left_out, interval_ratio=spread, notes=notes,
+        calibrated=calibrated_prediction(
+            rows.rows.table, rows.chip_id, lambda used: model(rows, used.constants("experts"))
+        ),
+    )  # fmt: skip
 
 
 def _bounds(rows: ExpertRows) -> tuple[FloatArray, FloatArray]:

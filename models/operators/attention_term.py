@@ -26,7 +26,7 @@ from models.operators.attention import (
     attention_prefill_time_s,
     mean_keys,
 )
-from models.tables import constants
+from models.operators.calibration import Calibration
 
 SOFTMAX_OPS_PER_SCORE = 4
 """Subtract, exponential, sum and rescale of one score: the definition of online softmax."""
@@ -34,21 +34,23 @@ SOFTMAX_OPS_PER_SCORE = 4
 BF16_CODE = class_code("bf16")
 
 
-def decode_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+def decode_activity(
+    op: str, c: Columns, designs: DesignBatch, classes: NativeClasses, calibration: Calibration
+) -> TermActivity:
     """One attention operator with one query per sequence over its cache."""
     time_s = attention_decode_time_s(
         designs, c["batch"], c["tokens"], c["n_heads"], c["n_kv_heads"], c["head_dim_qk"], c["head_dim_v"],
         c["kv_bytes_per_element"], c["kv_elements_per_token"], matrix_rate_ratio=_rate(c, designs, classes),
-        constants=_decode_constants(c),
+        constants=_decode_constants(c, calibration.constants("attention_decode")),
     )  # fmt: skip
     return _activity(c, designs, classes, time_s, np.ones_like(c["tokens"]), c["tokens"])
 
 
-def _decode_constants(c: Columns) -> Mapping[str, Any] | None:
+def _decode_constants(c: Columns, matrix: Mapping[str, float]) -> Mapping[str, Any]:
     """Constants of each column's kernel: one without the matrix arrays treats query heads one by one on the lanes."""
     if "on_lanes" not in c or not c["on_lanes"].any():
-        return None
-    matrix, lanes = constants("attention"), constants("attention_sources")["scalar_cycles_per_element"]
+        return matrix
+    lanes = matrix["scalar_cycles_per_element"]
     of_lanes = {
         "decode_rows_per_unit": 1.0, "decode_vector_cycles_per_element": lanes, "decode_row_cycles": 1.0,
         "decode_matrix_efficiency_fraction": np.inf,
@@ -56,12 +58,15 @@ def _decode_constants(c: Columns) -> Mapping[str, Any] | None:
     return dict(matrix) | {name: np.where(c["on_lanes"], value, matrix[name]) for name, value in of_lanes.items()}
 
 
-def prefill_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+def prefill_activity(
+    op: str, c: Columns, designs: DesignBatch, classes: NativeClasses, calibration: Calibration
+) -> TermActivity:
     """One attention operator over causal prompts."""
     window = float(c["window_tokens"].max())
     time_s = attention_prefill_time_s(
         designs, c["batch"], c["tokens"], 0.0, c["n_heads"], c["n_kv_heads"], c["head_dim_qk"], c["head_dim_v"],
         c["kv_bytes_per_element"], window_tokens=window, matrix_rate_ratio=_rate(c, designs, classes),
+        constants=calibration.constants("attention_prefill"),
     )  # fmt: skip
     return _activity(c, designs, classes, time_s, c["tokens"], mean_keys(c["tokens"], 0.0, True, window))
 

@@ -61,7 +61,8 @@ def elementwise_time_s(
     """
     Return the time of one elementwise or row-wise kernel on one chip.
 
-    The cores process elements at a rate of their own, of which a share is issue and does not grow with the lanes;
+    The cores process elements at a rate of their own, of which a share is issue and does not grow with the lanes up to
+    128; a core with more issues to each 128 of them at once, as the wide units of systolic chips do;
     the traffic crosses main memory unless it fits the shared buffer; both overlap softly.
 
     Parameters
@@ -102,8 +103,10 @@ def elementwise_time_s(
     c = tables.constants("elementwise") if constants is None else constants
     count, traffic, n_rows = size_arrays(elements, traffic_bytes, rows)
     issue = c["issue_fraction"]
-    lanes = issue + (1.0 - issue) * LANES_REFERENCE / per_design(designs.vector_lanes_per_core, count)
-    cycles = c[f"{op}_cycles_per_element"] * lanes * count + c[f"{op}_cycles_per_row"] * n_rows
+    ratio = LANES_REFERENCE / per_design(designs.vector_lanes_per_core, count)
+    wide = np.minimum(ratio, 1.0)
+    lanes = issue * wide + (1.0 - issue) * ratio
+    cycles = c[f"{op}_cycles_per_element"] * lanes * count + c[f"{op}_cycles_per_row"] * wide * n_rows
     core_s = cycles / (per_design(designs.n_cores, count) * per_design(designs.clock_hz, count))
     resident = resident_fraction(designs, traffic, c)
     memory_s = (

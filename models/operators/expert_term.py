@@ -17,10 +17,13 @@ from models.operators.activity import (
     macs_by_class,
     widened,
 )
+from models.operators.calibration import Calibration
 from models.operators.moe import expected_distinct_experts, expert_mlp_time_s
 
 
-def expert_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+def expert_activity(
+    op: str, c: Columns, designs: DesignBatch, classes: NativeClasses, calibration: Calibration
+) -> TermActivity:
     """All routed expert MLPs of a layer on the busiest chip; the rates are those of each column's classes."""
     up = classes.promoted[codes(c["rate_class"])]
     down = classes.promoted[codes(c.get("down_class", c["rate_class"]))]
@@ -30,7 +33,7 @@ def expert_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeCl
     time_s = expert_mlp_time_s(
         designs, c["tokens"], c["hidden"], c["inter"], c["n_experts"], c["top_k"],
         expert_parallel=c["expert_parallel"], weight_bytes_per_element=c["weight_bytes"], matrix_rate_ratio=rate,
-        zipf_exponent=c["zipf_exponent"], gated=op == "gated",
+        zipf_exponent=c["zipf_exponent"], gated=op == "gated", constants=calibration.constants("experts"),
     )  # fmt: skip
     expert = (halves + 1.0) * c["hidden"] * c["inter"]
     macs = np.atleast_2d(c["tokens"] * c["top_k"] / c["expert_parallel"] * expert)

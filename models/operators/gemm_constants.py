@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from models.tables import constants
@@ -36,10 +37,16 @@ class GemmConstants:
     operand_path_elements: float
     operand_exposed_fraction: float
     least_cycles_per_k: float
+    array_efficiency_fraction: float
+    operand_port_ratio: float
 
 
 @functools.cache
 def gemm_constants(name: str = "gemm") -> GemmConstants:
     """Return the constants of `models/data/constants/<name>.csv`, read once."""
-    table = constants(name)
+    return gemm_constants_from(constants(name))
+
+
+def gemm_constants_from(table: Mapping[str, float]) -> GemmConstants:
+    """Return the constants of GEMM time out of a table that may hold others."""
     return GemmConstants(**{field.name: table[field.name] for field in dataclasses.fields(GemmConstants)})

@@ -19,6 +19,7 @@ from models.hardware.design import DesignBatch, take
 from models.hardware.rates import OPERAND_BYTES, RATE_CLASSES, NativeClasses, native_signature, rate_ratios
 from models.operators.activity import DEQUANTISED_ROWS, Columns, TermActivity, beside_conversions, codes, widened
 from models.operators.attention_term import decode_activity, prefill_activity
+from models.operators.calibration import UNCALIBRATED, Calibration
 from models.operators.collective import (
     collective_latency_ratio,
     collective_time_s,
@@ -116,6 +117,8 @@ class StepProgram:
     """Column -> position in `gemm_shapes`."""
     gemm_shape_block: IntArray
     """Position in `gemm_shapes` -> block of shapes whose cycles are tabulated together."""
+    calibration: Calibration = UNCALIBRATED
+    """Constants of all its operators."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +139,18 @@ def term(name: str, kind: str, op: str, count: FloatArray | float, **columns: Fl
     return Term(name, kind, op, distinct, index, np.broadcast_to(np.asarray(count, dtype=np.float64), index.shape))
 
 
-def step_program(terms: Iterable[Term], overhead_s: float, blocks: IntArray | None = None) -> StepProgram:
+def step_program(
+    terms: Iterable[Term],
+    overhead_s: float,
+    blocks: IntArray | None = None,
+    calibration: Calibration = UNCALIBRATED,
+) -> StepProgram:
     """
     Return the program of `terms`, all of which are indexed by the same alternatives.
 
     `blocks` of shape (n_alternatives,) says which alternatives are usually wanted together: the cycles of their
-    GEMMs are tabulated in one go, those of other blocks only once they are asked for.
+    GEMMs are tabulated in one go, those of other blocks only once they are asked for. `calibration` scales the
+    constants of all operators.
     """
     kept = tuple(terms)
     lengths = {len(t.index) for t in kept}
@@ -158,7 +167,7 @@ def step_program(terms: Iterable[Term], overhead_s: float, blocks: IntArray | No
         of_alternative = np.zeros(n_alternatives, dtype=np.int64) if blocks is None else blocks
         block[index[start + each.index]] = of_alternative
         start += len(each.columns["m"])
-    return StepProgram(kept, n_alternatives, overhead_s, merged, shapes, index, block)
+    return StepProgram(kept, n_alternatives, overhead_s, merged, shapes, index, block, calibration)
 
 
 def _gemm_column(columns: Mapping[str, FloatArray], name: str) -> FloatArray:
@@ -263,7 +272,7 @@ def _run(
         else:
             wanted = None if alternatives is None else each.index[alternatives]
             columns = each.columns if wanted is None else {name: v[wanted] for name, v in each.columns.items()}
-            activity = _RUN[each.kind](each.op, columns, designs, classes)
+            activity = _RUN[each.kind](each.op, columns, designs, classes, program.calibration)
         of_edge[each.edge].add(each.name, activity, _carrier(each, alternatives), keep_terms)
     return [each.activity(shape) for each in sums]
 
@@ -336,14 +345,15 @@ def _gemm_activities(
     macs = columns["m"] * weights * columns["useful_fraction"]
     ids = None if alternatives is None else _wanted_columns(program, alternatives)
     cycles = _cycles(program, designs, computed, tables, ids)
-    dram = tables.rows((program, "dram"), designs, CACHE_FIELDS, lambda some, _: _gemm_dram(columns, some), columns=ids)
+    dram = tables.rows((program, "dram"), designs, CACHE_FIELDS, lambda some, _: _gemm_dram(program, some), columns=ids)
     if ids is not None:
         vector_ops, macs, computed = vector_ops[ids], macs[ids], computed[ids]
     cycles = cycles + vector_ops / (designs.vector_lanes_per_core * designs.n_cores)[:, None]
     memory_s = dram / designs.memory_bandwidth_bytes_per_s[:, None]
     time_s = gemm_time_s(
         cycles, dram, designs.clock_hz, designs.memory_bandwidth_bytes_per_s,
-        constants("launch")["kernel_launch_s"], kernel_start_cycles(designs),
+        constants("launch")["kernel_launch_s"], kernel_start_cycles(designs, program.calibration.gemm),
+        program.calibration.gemm,
     )  # fmt: skip
     compute_s = cycles / designs.clock_hz[:, None]
     used = np.unique(computed)
@@ -431,34 +441,39 @@ def _shape_cycles(
     """
     m, n, k, instances = (program.gemm_shapes[name][members] for name in SHAPE_COLUMNS)
     rates = np.repeat(rate_ratio[:, None], len(m), 1)
-    cycles = onchip_cycles(designs, m, n, k, np.full(len(m), operand_bytes), rates) * instances
+    used = program.calibration.gemm
+    cycles = onchip_cycles(designs, m, n, k, np.full(len(m), operand_bytes), rates, used) * instances
     many = np.flatnonzero(instances > 1)
     if len(many):
         alone = replace(designs, n_cores=np.ones(designs.n_designs))
-        each = onchip_cycles(alone, m[many], n[many], k[many], np.full(len(many), operand_bytes), rates[:, many])
+        each = onchip_cycles(alone, m[many], n[many], k[many], np.full(len(many), operand_bytes), rates[:, many], used)
         rounds = np.ceil(instances[many] / designs.n_cores[:, None])
         cycles[:, many] = np.minimum(cycles[:, many], each * rounds)
     return cycles
 
 
-def _gemm_dram(columns: Mapping[str, FloatArray], designs: DesignBatch) -> FloatArray:
+def _gemm_dram(program: StepProgram, designs: DesignBatch) -> FloatArray:
     """Main-memory traffic of every GEMM column; weights stay resident only where those of a whole step fit."""
+    columns = program.gemm_columns
     weights, inputs, outputs = (
         columns[name] * columns["instances"] for name in ("weight_bytes", "input_bytes", "output_bytes")
     )
     return gemm_dram_bytes(
         effective_l2_bytes(designs), columns["m"], columns["n"], columns["k"], weights, inputs, outputs,
-        copies=columns["copies"],
+        copies=columns["copies"], constants=program.calibration.gemm,
     )  # fmt: skip
 
 
-def _vector_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+def _vector_activity(
+    op: str, c: Columns, designs: DesignBatch, classes: NativeClasses, calibration: Calibration
+) -> TermActivity:
     """Elementwise work on the vector lanes, rounding to a narrow format beside it."""
     elements = np.atleast_2d(c["elements"])
-    moved = c["bytes_moved"] * (1.0 - resident_fraction(designs, c["bytes_moved"]))
+    used = calibration.vector(op)
+    moved = c["bytes_moved"] * (1.0 - resident_fraction(designs, c["bytes_moved"], used))
     rounding = np.atleast_2d(c.get("rounding_ops", np.zeros_like(c["elements"])))
     lanes_per_s = designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
-    time_s = elementwise_time_s(designs, op, c["elements"], c["bytes_moved"], rows=c["rows"])
+    time_s = elementwise_time_s(designs, op, c["elements"], c["bytes_moved"], rows=c["rows"], constants=used)
     return TermActivity(
         beside_conversions(designs, time_s, rounding),
         elements / lanes_per_s[:, None],
@@ -473,10 +488,13 @@ def _vector_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeC
 _NONE = np.zeros(1)
 
 
-def _collective_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+def _collective_activity(
+    op: str, c: Columns, designs: DesignBatch, classes: NativeClasses, calibration: Calibration
+) -> TermActivity:
     """Communication between chips; its bytes cross the links once per chip."""
     leaves_node = c["scale_out"].max() > 0
-    own_start_s = constants("collective")["one_shot_start_s"] if c.get("engine_kernel", _NONE).max() > 0 else None
+    used = calibration.constants("collectives")
+    own_start_s = used["one_shot_start_s"] if c.get("engine_kernel", _NONE).max() > 0 else None
     time_s = collective_time_s(
         op,
         c["n_chips"],
@@ -484,29 +502,35 @@ def _collective_activity(op: str, c: Columns, designs: DesignBatch, classes: Nat
         designs.scale_out_bytes_per_s if leaves_node else designs.scale_up_bytes_per_s,
         host_bytes_per_s=designs.host_bytes_per_s,
         host_sharing_exponent=c["host_sharing_exponent"].flat[0] if "host_sharing_exponent" in c else None,
-        latency_scale_ratio=collective_latency_ratio(designs),
+        latency_scale_ratio=collective_latency_ratio(designs, used),
         in_switch_reduction=False if leaves_node else reduces_in_switch(designs, c["n_chips"]),
         one_shot_start_s=None if leaves_node else own_start_s,
+        constants=used,
     )
     wire = np.atleast_2d(wire_bytes(op, c["n_chips"], c["message_bytes"]))
     zero = np.zeros_like(wire)
     return TermActivity(time_s * c["exposed_fraction"], zero, zero, {}, zero, zero, wire)
 
 
-def _host_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+def _host_activity(
+    op: str, c: Columns, designs: DesignBatch, classes: NativeClasses, calibration: Calibration
+) -> TermActivity:
     """What the host does for every sequence of a step while the chip waits."""
     zero = np.zeros_like(np.atleast_2d(c["seconds"]))
     return TermActivity(np.atleast_2d(c["seconds"]), zero, zero, {}, zero, zero, zero)
 
 
-def _fused_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+def _fused_activity(
+    op: str, c: Columns, designs: DesignBatch, classes: NativeClasses, calibration: Calibration
+) -> TermActivity:
     """Elementwise work inside the kernel of a neighbour: no start, and only the traffic that this adds."""
     elements = np.atleast_2d(c["elements"])
     moved = np.atleast_2d(c.get("bytes_moved", np.zeros_like(c["elements"])))
     rounding = np.atleast_2d(c.get("rounding_ops", np.zeros_like(c["elements"])))
     lanes_per_s = designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
-    time_s = elementwise_time_s(designs, op, c["elements"], moved, start_s=0.0)
-    moved = moved * (1.0 - resident_fraction(designs, moved))
+    used = calibration.vector(op)
+    time_s = elementwise_time_s(designs, op, c["elements"], moved, start_s=0.0, constants=used)
+    moved = moved * (1.0 - resident_fraction(designs, moved, used))
     return TermActivity(
         beside_conversions(designs, time_s, rounding),
         elements / lanes_per_s[:, None],
@@ -518,7 +542,9 @@ def _fused_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeCl
     )
 
 
-def _epilogue_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+def _epilogue_activity(
+    op: str, c: Columns, designs: DesignBatch, classes: NativeClasses, calibration: Calibration
+) -> TermActivity:
     """One operation of a lane on each element inside another kernel (ReLU, multiply-add): neither start nor traffic."""
     elements = np.atleast_2d(c["elements"])
     lanes_per_s = designs.vector_lanes_per_core * designs.n_cores * designs.clock_hz
@@ -526,12 +552,14 @@ def _epilogue_activity(op: str, c: Columns, designs: DesignBatch, classes: Nativ
     return TermActivity(time_s, time_s, zero, {}, zero, elements, zero)
 
 
-def _state_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeClasses) -> TermActivity:
+def _state_activity(
+    op: str, c: Columns, designs: DesignBatch, classes: NativeClasses, calibration: Calibration
+) -> TermActivity:
     """Recurrent states of a layer: token by token on the lanes, or whole chunks of a prompt on the arrays."""
     flop = np.atleast_2d(c["tokens"] * c["flop_per_token"])
     traffic = np.atleast_2d(2.0 * c["sequences"] * c["state_bytes"])
     on_arrays = op == "chunked"
-    time_s, compute_s = state_time_s(designs, op, flop, traffic)
+    time_s, compute_s = state_time_s(designs, op, flop, traffic, constants=calibration.constants("norm"))
     macs = {"bf16": flop / 2.0} if on_arrays else {}
     return TermActivity(
         time_s, compute_s, traffic / designs.memory_bandwidth_bytes_per_s[:, None], macs, traffic,
@@ -539,7 +567,7 @@ def _state_activity(op: str, c: Columns, designs: DesignBatch, classes: NativeCl
     )  # fmt: skip
 
 
-_RUN: Mapping[str, Callable[[str, Columns, DesignBatch, NativeClasses], TermActivity]] = {
+_RUN: Mapping[str, Callable[[str, Columns, DesignBatch, NativeClasses, Calibration], TermActivity]] = {
     "experts": expert_activity,
     "decode": decode_activity,
     "prefill": prefill_activity,

@@ -26,10 +26,12 @@ class TileCost:
     """
     Cycles of one tile on one core: k_steps * cycles_per_k_step + fixed_cycles; arrays of shape (n_designs, n_tiles).
 
-    `k_steps` counts steps of `k_per_step` elements of k at the rate of the format.
+    `k_steps` counts steps of `k_per_step` elements of k at the rate of the format. A tile that the matrix fills in
+    part streams its share of the rows, `streamed_share`, but never takes less than `least_cycles_per_k_step`.
     """
 
     cycles_per_k_step: FloatArray
+    least_cycles_per_k_step: FloatArray
     fixed_cycles: FloatArray
 
 
@@ -75,11 +77,12 @@ def tile_cost(designs: DesignBatch, constants: GemmConstants) -> TileCost:
     skew = np.minimum(rows, np.where(output, tile_rows, rows)) + np.minimum(columns, held) - 2.0
     fold = overlap * np.maximum(streamed, rows) + (1.0 - overlap) * (streamed + rows + skew)
     step = np.where(output, 1.0, fold)
+    load = np.where(output, 1.0, rows + (1.0 - overlap) * (columns - 2.0))
     exposed = np.where(output, (1.0 - overlap) * skew * patches, 0.0)
     per_tile = np.where(designs.bulk_async_copy > 0, constants.tile_cycles, constants.tile_cycles_without_bulk_copy)
     coordination = constants.group_coordination_cycles * np.log2(designs.array_groups)
     fill = skew + np.where(output, 0.0, rows)
-    return TileCost(patches * step, exposed + fill + (per_tile + coordination)[:, None])
+    return TileCost(patches * step, patches * load, exposed + fill + (per_tile + coordination)[:, None])
 
 
 def tile_fits(designs: DesignBatch) -> BoolArray:
@@ -111,6 +114,20 @@ def tile_counts(m: FloatArray, n: FloatArray, k: FloatArray, splits: tuple[int, 
     tried &= ((rows >= LEAST_SIDE) | (m <= rows)) & ((columns >= LEAST_SIDE) | (n <= columns))
     splittable = (rows <= LARGEST_SPLIT_TILE_ROWS) & (tiles <= MOST_TILES_TO_SPLIT) & (k >= 64.0 * parts)
     return np.where(tried & ((parts == 1) | splittable), tiles * parts, np.inf)
+
+
+def streamed_share(m: FloatArray, n: FloatArray) -> FloatArray:
+    """
+    Return the share of a tile that streams through an array, by stationarity, shape (3, n_shapes, n_tiles) [1].
+
+    Arrays that hold weights stream the rows of the matrix and end with them, those that hold inputs its columns;
+    arrays that hold outputs sweep k for every patch they touch.
+    """
+    rows, columns = TILE_SIDES
+    share = np.ones((len(Stationarity), len(m), len(rows)))
+    share[Stationarity.WEIGHT] = m[:, None] / (np.ceil(m[:, None] / rows) * rows)
+    share[Stationarity.INPUT] = n[:, None] / (np.ceil(n[:, None] / columns) * columns)
+    return share
 
 
 def _group_side(designs: DesignBatch, side: FloatArray) -> FloatArray:

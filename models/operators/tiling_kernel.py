@@ -21,6 +21,9 @@ def least_cycles_loop(
     rounding: Any,
     split_fixed: Any,
     step_cycles: Any,
+    least_step_cycles: Any,
+    streamed_share: Any,
+    stationarity: Any,
     fixed_cycles: Any,
     k: Any,
     outputs: Any,
@@ -48,8 +51,12 @@ def least_cycles_loop(
         Port of a core [B/cycle], share of its transfers that the arrays wait for, cycles of the inner loop per k.
     n_cores, rounding, split_fixed : arrays of shape (n_designs,)
         Cores, wave rounding a, cycles of a split beyond its traffic.
-    step_cycles, fixed_cycles : arrays of shape (n_designs, n_tiles)
+    step_cycles, least_step_cycles, fixed_cycles : arrays of shape (n_designs, n_tiles)
         Of `tile_cost`; infinite where the tile does not fit.
+    streamed_share : array of shape (3, n_shapes, n_tiles)
+        Share of a tile that streams through an array of each stationarity.
+    stationarity : integer array of shape (n_designs,)
+        Codes of `Stationarity`.
     k, outputs, element_bytes : arrays of shape (n_shapes,)
         Depth, m n, and bytes of an operand on the chip.
     tiles : array of shape (n_shapes, n_splits, n_tiles)
@@ -66,6 +73,7 @@ def least_cycles_loop(
         per_core = 1.0 / n_cores[d]
         share = rounding[d]
         exposed = exposed_fraction[d]
+        kept = stationarity[d]
         for s in range(out.shape[1]):
             best = np.inf
             for p in range(splits.shape[0]):
@@ -78,7 +86,8 @@ def least_cycles_loop(
                 least = np.inf
                 for t in range(tiles_tried[s, p]):
                     operands = delivery * tile_sides[t]
-                    inner = max(steps * step_cycles[d, t] + exposed * operands, max(operands, slices))
+                    step = max(step_cycles[d, t] * streamed_share[kept, s, t], least_step_cycles[d, t])
+                    inner = max(steps * step + exposed * operands, max(operands, slices))
                     one = inner + fixed_cycles[d, t]
                     waves = tiles[s, p, t] * per_core
                     counted = share * np.ceil(waves) + (1.0 - share) * waves

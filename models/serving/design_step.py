@@ -13,6 +13,7 @@ from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch
 from models.hardware.energy import EnergyPerAccess, energy_per_access
+from models.operators.calibration import UNCALIBRATED, Calibration
 from models.operators.factor_tables import FactorTables
 from models.operators.step import StepProgram
 from models.operators.step_energy import settle
@@ -47,6 +48,7 @@ class EngineOperation:
     """Chips that share scale-up links; None for all of the engine."""
     host_sharing_exponent: float | None = None
     """How the host's links collapse where chips without links of their own share them; None for an unknown host."""
+    calibration: Calibration = UNCALIBRATED
 
 
 def engine_step_times(
@@ -150,9 +152,11 @@ def _settled_s(
     traits = EngineTraits(host_sharing_exponent=operation.host_sharing_exponent)
     program: StepProgram = compile_step(
         operation.network, [operation.mix], choices, micro, overhead_s=0.0, routing_skew=operation.routing_skew,
-        n_chips_per_node=node, traits=traits,
+        n_chips_per_node=node, traits=traits, calibration=operation.calibration,
     )  # fmt: skip
-    handover = handover_programs(operation.network, choices, micro.tokens, node, traits.host_columns)
+    handover = handover_programs(
+        operation.network, choices, micro.tokens, node, traits.host_columns, operation.calibration
+    )
     deep, n_layers = plan.pipeline_parallel > 1, operation.network.n_layers
     parts = pass_parts(program, handover, n_layers, designs, tables, None, deep=deep)
     activity = stage_activity(parts, np.full((1, 1), plan.pipeline_parallel), np.full((1, 1), plan.stage_chips))

@@ -31,6 +31,7 @@ from models.architectures.lowered import LoweredNetwork
 from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray, IntArray
 from models.hardware.design import DesignBatch
+from models.operators.calibration import UNCALIBRATED, Calibration
 from models.operators.collective_terms import two_level_terms
 from models.operators.factor_tables import FactorTables
 from models.operators.step import StepActivity, StepProgram, run_parts, run_step, step_program, term
@@ -144,7 +145,12 @@ class Handover:
 
 
 def handover_programs(
-    network: LoweredNetwork, choices: Alternatives, tokens: FloatArray, n_chips_per_node: int, host: Mapping[str, float]
+    network: LoweredNetwork,
+    choices: Alternatives,
+    tokens: FloatArray,
+    n_chips_per_node: int,
+    host: Mapping[str, float],
+    calibration: Calibration = UNCALIBRATED,
 ) -> Handover:
     """
     Return the hand-over of `tokens` rows of shape (n_alternatives,).
@@ -166,6 +172,7 @@ def handover_programs(
                 *gather,
             ],
             overhead_s=0.0,
+            calibration=calibration,
         )
         for place in (0.0, 1.0)
     )  # fmt: skip

@@ -19,6 +19,7 @@ from models.architectures.parallel import split
 from models.architectures.training import EDGE_MODULES
 from models.checks import FloatArray, IntArray
 from models.operators.attention import mean_keys
+from models.operators.calibration import UNCALIBRATED, Calibration
 from models.operators.step import StepProgram, Term, step_program, term
 from models.precision.mix import PrecisionMix
 from models.serving.engine_terms import EngineTraits, engine_terms
@@ -73,6 +74,7 @@ def compile_step(
     routing_skew: float = 0.0,
     n_chips_per_node: int | None = None,
     traits: EngineTraits = EngineTraits(),
+    calibration: Calibration = UNCALIBRATED,
 ) -> StepProgram:
     """
     Return the program of one step: every operator of the network with its size on one chip.
@@ -95,6 +97,8 @@ def compile_step(
         Chips that share scale-up links; all of them where left out. [1]
     traits : EngineTraits
         How the engine and its host work.
+    calibration : Calibration
+        Constants of all operators.
     """
     degrees, which = np.unique(choices.tensor_parallel, return_inverse=True)
     cut = [split(network, int(t)) for t in degrees]
@@ -116,7 +120,7 @@ def compile_step(
     node = n_chips_per_node or int((choices.tensor_parallel * choices.attention_data_parallel).max())
     terms.extend(engine_terms(network, traits, choices, load.tokens, load.sampled, node, frame.dispatched_bytes()))
     placed = [dataclasses.replace(t, edge=t.name.startswith(tuple(EDGE_MODULES))) for t in terms]
-    return step_program(placed, overhead_s, _blocks(choices))
+    return step_program(placed, overhead_s, _blocks(choices), calibration)
 
 
 def _blocks(choices: Alternatives) -> IntArray:

@@ -12,6 +12,7 @@ import numpy as np
 from models.architectures.lowered import LoweredNetwork
 from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray, IntArray
+from models.operators.calibration import UNCALIBRATED, Calibration
 from models.precision.mix import PrecisionMix
 from models.workload.distribution import RequestMoments
 
@@ -61,6 +62,7 @@ class ServingScenario:
     """Zipf exponent of expert popularity."""
     largest_memory_bytes: float | None = None
     """Memory of one chip that no design in question exceeds; None where that is not known."""
+    calibration: Calibration = UNCALIBRATED
 
 
 @dataclass(frozen=True)

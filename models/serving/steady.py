@@ -174,13 +174,14 @@ def _program(scenario: ServingScenario, choices: Alternatives, load: StepLoad) -
     return compile_step(
         scenario.network, scenario.mixes, choices, load,
         overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
-        n_chips_per_node=scenario.system.n_chips_per_node, traits=_traits(scenario),
+        n_chips_per_node=scenario.system.n_chips_per_node, traits=_traits(scenario), calibration=scenario.calibration,
     )  # fmt: skip
 
 
 def _handover(scenario: ServingScenario, choices: Alternatives, tokens: FloatArray) -> Handover:
     host = _traits(scenario).host_columns
-    return handover_programs(scenario.network, choices, tokens, scenario.system.n_chips_per_node, host)
+    node = scenario.system.n_chips_per_node
+    return handover_programs(scenario.network, choices, tokens, node, host, scenario.calibration)
 
 
 def steady_state(

@@ -90,7 +90,7 @@ def compile_convnet(scenario: ConvnetScenario) -> CompiledWork:
     return CompiledWork(
         scenario,
         "convnet",
-        step_program(terms, overhead_s=0.0),
+        step_program(terms, overhead_s=0.0, calibration=scenario.calibration),
         units_per_step=images * scenario.system.n_chips,
         tokens_per_unit=1.0,
         idle_ratio=np.zeros(len(frame.mix)),

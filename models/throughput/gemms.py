@@ -44,7 +44,7 @@ def compile_gemm_list(scenario: GemmListScenario) -> CompiledWork:
     return CompiledWork(
         scenario,
         "gemm_list",
-        step_program(terms, overhead_s=0.0),
+        step_program(terms, overhead_s=0.0, calibration=scenario.calibration),
         units_per_step=float(scenario.system.n_chips),
         tokens_per_unit=1.0,
         idle_ratio=np.zeros(len(mixes)),

@@ -8,6 +8,7 @@ from models.architectures.convnet import ConvLayers, Lowering
 from models.architectures.gemm_list import GemmShapes
 from models.architectures.lowered import LoweredNetwork
 from models.architectures.training_memory import TrainingPlan
+from models.operators.calibration import UNCALIBRATED, Calibration
 from models.precision.mix import PrecisionMix
 from models.serving.scenario import System
 
@@ -23,6 +24,7 @@ class ConvnetScenario:
     system: System
     lowering: Lowering | None = None
     """How convolutions become GEMMs; None leaves the faster way to each design."""
+    calibration: Calibration = UNCALIBRATED
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class GemmListScenario:
     gemms: GemmShapes
     mixes: tuple[PrecisionMix, ...]
     system: System
+    calibration: Calibration = UNCALIBRATED
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class TrainingScenario:
     sequence_tokens: int
     global_batch_sequences: int
     system: System
+    calibration: Calibration = UNCALIBRATED
 
 
 FixedWork = ConvnetScenario | GemmListScenario | TrainingScenario

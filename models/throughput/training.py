@@ -105,7 +105,11 @@ def compile_training(scenario: TrainingScenario) -> CompiledWork:
     return CompiledWork(
         scenario,
         "training",
-        step_program([*frame.gemm_terms(), *frame.operator_terms(), *frame.collective_terms()], overhead_s=0.0),
+        step_program(
+            [*frame.gemm_terms(), *frame.operator_terms(), *frame.collective_terms()],
+            overhead_s=0.0,
+            calibration=scenario.calibration,
+        ),
         units_per_step=1.0,
         tokens_per_unit=steps[0].tokens_per_step,
         idle_ratio=np.array([step.bubble_ratio for step in steps]),
