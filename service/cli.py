@@ -282,6 +282,48 @@ def validate(
 
 
 @app.command()
+def calibrate(
+    measured: Annotated[Path, typer.Argument(help="Measured times (CSV) with the columns of a measured table.")],
+    device: Annotated[
+        str | None, typer.Option(help="Chip whose rows are fitted, where the file holds several.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the profile (TOML).")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the profile.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """
+    Fit a calibration profile to measured times: at most eight positive constants an operator family.
+
+    Rows that cannot be (faster than the hardware, in another unit) are named by line and left out. Exit code 2 where
+    nothing can be fitted.
+    """
+    with one_line_errors():
+        from models.fidelity.calibrate import calibrate as fit
+        from models.fidelity.profiles import profile_text
+        from service.tables import print_calibration
+
+        report = fit(measured, device, name)
+        if out is not None:
+            out.write_text(profile_text(report.profile), encoding="utf-8")
+        document = report.document()
+        print_json(document) if as_json else print_calibration(document)
+    for each in document["findings"]:
+        where = measured.name if each["line"] is None else f"{measured.name} line {each['line']}"
+        print(f"chipfit: {where}: {each['rule']}", file=sys.stderr)
+
+
+@app.command()
+def profiles(as_json: JsonFlag = False) -> None:
+    """List the shipped calibration profiles."""
+    with one_line_errors():
+        from models.fidelity.profiles import profile_document, shipped_profiles
+        from service.tables import print_profiles
+
+        documents = [profile_document(each) for each in shipped_profiles().values()]
+        print_json({"items": documents, "next_page_token": None}) if as_json else print_profiles(documents)
+
+
+@app.command()
 def amplification(
     model: Annotated[Path, typer.Argument(help="Decoder: a GGUF file, or a folder with safetensors.")],
     out: Annotated[Path | None, typer.Option(help="File for the profile (JSON).")] = None,

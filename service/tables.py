@@ -256,3 +256,32 @@ def print_validation(document: Mapping[str, Any], console: Console | None = None
         )  # fmt: skip
     out = console or Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     out.print(table)
+
+
+def print_calibration(document: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print how far each constant of a fitted profile moved, and the errors before and after."""
+    out = console or Console()
+    errors = Table(title=f"Profile {document['profile']} of {document['device']}: mean errors")
+    for heading in ("family", "rows", "before", "after", "shapes left out"):
+        errors.add_column(heading, justify="left" if heading == "family" else "right")
+    for family, fit in document["families"].items():
+        held_out = "-" if fit["mape_held_out"] is None else f"{fit['mape_held_out']:.1%}"
+        errors.add_row(family, str(fit["rows"]), f"{fit['mape_before']:.1%}", f"{fit['mape_after']:.1%}", held_out)
+    out.print(errors)
+    moved = Table(title="Constants, over the global ones")
+    for heading in ("family", "constant", "ratio"):
+        moved.add_column(heading, justify="right" if heading == "ratio" else "left")
+    for family, values in document["constants"].items():
+        for name, ratio in values.items():
+            moved.add_row(family, name, f"{ratio:.3g}")
+    out.print(moved)
+
+
+def print_profiles(documents: Iterable[Mapping[str, Any]], console: Console | None = None) -> None:
+    """Print calibration profiles with the families each of them holds."""
+    table = Table(title="Calibration profiles")
+    for heading in ("name", "device", "families", "tables"):
+        table.add_column(heading)
+    for each in documents:
+        table.add_row(each["name"], each["device"], ", ".join(each["constants"]), ", ".join(each["tables"]))
+    (console or Console()).print(table)

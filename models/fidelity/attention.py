@@ -227,7 +227,8 @@ def prefill_time_s(rows: AttentionRows, values: Mapping[str, float]) -> FloatArr
     }
     fp8 = rows.kv_bytes < 2
     predicted = attention_prefill_time_s(
-        rows.designs, rows.batch, rows.tokens, rows.past_tokens, rows.n_heads, rows.n_kv_heads, rows.head_dim_qk, rows.head_dim_v,
+        rows.designs, rows.batch, rows.tokens, rows.past_tokens, rows.n_heads, rows.n_kv_heads, rows.head_dim_qk,
+        rows.head_dim_v,
         rows.kv_bytes, matrix_rate_ratio=rate_ratio(rows.designs, rows.kv_bytes[:, 0])[:, None], constants=c,
     )  # fmt: skip
     heads = rows.n_heads + values["conversion_kv_fraction"] * 2.0 * rows.n_kv_heads

@@ -1,4 +1,4 @@
-"""Measured rows as a calibration sees them: one operator family on one chip, its prediction, bound and distinct shapes."""
+"""Measured rows as a calibration sees them: one operator family on one chip, with prediction, bound and shapes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import numpy as np
 from models.checks import BoolArray, FloatArray, IntArray
 from models.fidelity import attention, collective, elementwise, moe
 from models.fidelity.gemm_prediction import (
-    OPERAND_BYTES,
     compute_bound_s,
     gemm_prediction_under,
 )
-from models.fidelity.gemm_rows import FORMAT_OF_DTYPE, GemmRows, read_gemm_rows
+from models.fidelity.gemm_rows import FORMAT_OF_DTYPE, OPERAND_BYTES, GemmRows, read_gemm_rows
 from models.fidelity.layer_rows import LAYER_COLUMNS, cache_rows, layer_rows
 from models.fidelity.report import TableError
 from models.fidelity.rows import read_measured
@@ -94,7 +93,7 @@ def _gemm(rows: GemmRows) -> Iterator[FamilyRows]:
             measured_s=part.latency_s,
             bound_s=np.maximum(compute_bound_s(part), _unkept_s(part)),
             lines=part.lines,
-            part=lambda index, part=part: _under(part.take(index), gemm_prediction_under),
+            part=_predictors(part, gemm_prediction_under),
         )
 
 
@@ -122,7 +121,7 @@ def _vector(rows: elementwise.ElementwiseRows) -> Iterator[FamilyRows]:
             measured_s=part.measured_s,
             bound_s=np.zeros(len(own)),
             lines=part.rows.lines,
-            part=lambda index, part=part: _under(part.take(index), elementwise.time_under_s),
+            part=_predictors(part, elementwise.time_under_s),
         )
 
 
@@ -144,7 +143,7 @@ def _attention(rows: attention.AttentionRows) -> Iterator[FamilyRows]:
                 measured_s=part.measured_s,
                 bound_s=attention.compute_bound_s(part),
                 lines=part.rows.lines,
-                part=lambda index, part=part: _under(part.take(index), attention.time_under_s),
+                part=_predictors(part, attention.time_under_s),
             )
 
 
@@ -163,9 +162,7 @@ def _experts(rows: moe.ExpertRows, model: Any, kept: BoolArray) -> Iterator[Fami
             measured_s=part.measured_s,
             bound_s=work / (peak_flop_per_s(part.designs) * part.rate_ratio),
             lines=part.rows.lines,
-            part=lambda index, part=part: _under(
-                part.take(index), lambda some, used: model(some, used.constants("experts"))
-            ),
+            part=_predictors(part, lambda some, used: model(some, used.constants("experts"))),
         )
 
 
@@ -183,9 +180,7 @@ def _collectives(rows: collective.CollectiveRows) -> Iterator[FamilyRows]:
             measured_s=part.measured_s,
             bound_s=collective.roofline_s(part),
             lines=part.rows.lines,
-            part=lambda index, part=part: _under(
-                part.take(index), lambda some, used: collective.predicted_time_s(some, used.constants("collectives"))
-            ),
+            part=_predictors(part, lambda some, used: collective.predicted_time_s(some, used.constants("collectives"))),
         )
 
 
@@ -200,8 +195,14 @@ def _layers(path: Path) -> Iterator[FamilyRows]:
         yield from _attention(rows.attention)
 
 
-def _under(rows: Any, model: Callable[[Any, Calibration], FloatArray]) -> Predictor:
-    return lambda calibration: model(rows, calibration)
+def _predictors(rows: Any, model: Callable[[Any, Calibration], FloatArray]) -> Callable[[Any], Predictor]:
+    """Positions of rows -> what predicts them; the rows are taken once."""
+
+    def part(index: Any) -> Predictor:
+        some = rows.take(index)
+        return lambda calibration: model(some, calibration)
+
+    return part
 
 
 def _nccl(path: Path) -> Iterator[FamilyRows]:
@@ -220,7 +221,7 @@ def _grouped(path: Path) -> Iterator[FamilyRows]:
 
 
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Path], Iterator[FamilyRows]]], ...] = (
-    (("m", "n", "k", "dtype", "latency_us"), lambda path: _gemm(read_gemm_rows(path))),
+    (("m", "n", "k", "dtype", "latency_us"), lambda path: _gemm(read_gemm_rows(path, of_users=True))),
     (moe.LAYER_COLUMNS, _routed),
     (moe.GROUPED_COLUMNS, _grouped),
     (("op", "head_cfg", "kv_dtype"), lambda path: _attention(attention.infersim_rows(path))),

@@ -1,4 +1,4 @@
-"""Fits the shipped profiles: `python -m models.fidelity.fit_profiles DIR [NAME ...]` writes one file a device and source."""
+"""Fits the shipped profiles, one a device and source: `python -m models.fidelity.fit_profiles DIR [NAME ...]`."""
 
 from __future__ import annotations
 

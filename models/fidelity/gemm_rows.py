@@ -71,9 +71,15 @@ class GemmRows:
         return replace(self, **{name: getattr(self, name)[index] for name in names})
 
 
-def gemm_source(file_name: str) -> GemmSource:
-    """Return how the table was measured, from the first glob that fits its name."""
+ANY_TABLE = "*"
+"""Glob of the source of tables that users bring."""
+
+
+def gemm_source(file_name: str, *, of_users: bool = False) -> GemmSource:
+    """Return how the table was measured, from the first glob that fits its name; any name where it is a user's."""
     for row in read_rows(DATA / "gemm_sources.csv"):
+        if row["table"] == ANY_TABLE and not of_users:
+            continue
         if fnmatch.fnmatch(file_name, row["table"]):
             return GemmSource(
                 start=row["start"],
@@ -85,9 +91,11 @@ def gemm_source(file_name: str) -> GemmSource:
     raise TableError("no source of GEMM times has this name", file_name)
 
 
-def read_gemm_rows(path: Path) -> GemmRows:
+def read_gemm_rows(path: Path, *, of_users: bool = False) -> GemmRows:
     """
     Return the rows of a measured GEMM table, unknown devices and formats counted in `skipped`.
+
+    The file name tells the source; with `of_users` a name of no known source is that of a user's own table.
 
     Raises
     ------
@@ -106,7 +114,7 @@ def read_gemm_rows(path: Path) -> GemmRows:
     kept = ~(unknown | unreadable)
     return GemmRows(
         table=table.table,
-        source=gemm_source(path.name),
+        source=gemm_source(path.name, of_users=of_users),
         device=device[kept],
         chip=np.array([chips[name] for name in device[kept]], dtype=object),
         dtype=dtype[kept],

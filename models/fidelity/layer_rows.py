@@ -134,7 +134,8 @@ def chip_sizes(model: str, tensor_parallel: float) -> Mapping[str, float]:
     return {
         "": 0.0, "hidden": sizes["hidden"], "q": heads * dim, "kv": kv_heads * dim, "qkv": (heads + 2 * kv_heads) * dim,
         "q_and_k": (heads + kv_heads) * dim, "inter": sizes["inter"] / tensor_parallel,
-        "whole_inter": sizes["inter"], "two_inter": 2.0 * sizes["inter"] / tensor_parallel, "vocab": sizes["vocab"] / tensor_parallel,
+        "whole_inter": sizes["inter"], "two_inter": 2.0 * sizes["inter"] / tensor_parallel,
+        "vocab": sizes["vocab"] / tensor_parallel,
         "n_heads": heads, "n_kv_heads": kv_heads, "head_dim": dim,
     }  # fmt: skip
 

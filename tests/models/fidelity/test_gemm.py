@@ -149,7 +149,7 @@ def test_every_constant_is_fitted_or_says_that_it_is_a_prior():
     fitted = {name for free in STAGES.values() for name in free}
     fixed = {
         "overlap_exponent", "fold_overlap_fraction", "group_coordination_cycles", "k_tile_elements",
-        "l2_hit_sharpness_exponent", "energy_rate_exponent",
+        "l2_hit_sharpness_exponent", "energy_rate_exponent", "array_efficiency_fraction", "operand_port_ratio",
     }  # fmt: skip
     assert set(MODEL_FIELDS) | set(SOURCE_FIELDS) == fitted | fixed
     for name, bound in {k: b for free in STAGES.values() for k, b in free.items()}.items():
