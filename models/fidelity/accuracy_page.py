@@ -111,6 +111,7 @@ def _target_table(lines: Sequence[TargetLine]) -> str:
 
 COLUMNS: Mapping[str, Callable[[GroupReport], str]] = {
     "fitted": lambda report: _percent(report.mape),
+    "calibrated": lambda report: _percent(report.calibrated_mape),
     "left out": lambda report: _percent(report.leave_one_device_out_mape),
     "roofline": lambda report: _percent(report.roofline_mape),
     "median": lambda report: _percent(report.median_ape),
