@@ -36,6 +36,8 @@ POWER_SD, POWER_WEIGHT = 0.05, 10.0
 """Relative scatter of a steady row, and how many independent rows one device and format counts as."""
 UNCLEAR_DTYPES = ("fp8_block",)
 """Formats whose measured latency has a floor of 50 to 90 us at full power: it is not that of the kernel."""
+LONG_S = 60e-6
+"""Shorter kernels show the power of others and of idle gaps."""
 SHARE_SD = 0.05
 TDP_SD = 0.15
 SOFT_SD = 1.0
@@ -85,7 +87,7 @@ def energy_residuals(
     power: PowerRows, best: BestShapeRows, left_out: str | None = None
 ) -> Callable[[Technology], FloatArray]:
     """
-    Return residuals of steady GEMM power, each device and format weighted alike, and of best-shape shares.
+    Return residuals of the power of long steady GEMMs, each device and format weighted alike, and of best-shape shares.
 
     Rows of the chip `left_out` are not used.
     """
@@ -93,7 +95,8 @@ def energy_residuals(
     kept = np.array([best.ids[i] != left_out for i in best.chip])
     for chip in (i for i, name in enumerate(power.ids) if name != left_out):
         for dtype in np.setdiff1d(power.dtype, UNCLEAR_DTYPES):
-            index = np.flatnonzero(power.steady & (power.chip == chip) & (power.dtype == dtype))
+            own = (power.chip == chip) & (power.dtype == dtype)
+            index = np.flatnonzero(own & power.steady & (power.latency_s >= LONG_S))
             index = index[:: max(1, len(index) // ROWS_PER_FORMAT)]
             weight[index] = POWER_WEIGHT / max(1, len(index))
     used = np.flatnonzero(weight)
@@ -122,7 +125,7 @@ def left_out_tdp_w(rows: TdpRows, prior: Prior) -> FloatArray:
     estimate = np.empty(len(rows.ids))
     for die in sorted(set(rows.die)):
         here = np.array([other == die for other in rows.die])
-        technology = fit(prior, tdp_residuals(rows, rows.rated & ~here))
+        technology = fit(prior, tdp_residuals(rows, rows.rated & ~rows.circular & ~here))
         estimate[here] = tdp_estimate_w(take(rows.designs, here), rows.envelope_w[here], technology)
     return estimate
 
@@ -174,7 +177,7 @@ def fit_ratings(directory: Path) -> dict[str, float]:
     """Fit and write the rating of products, return its median errors fitted and left out."""
     rows = tdp_rows(directory / "chips.csv")
     prior = priors("power", lambda name: name.startswith("tdp_"))
-    technology = fit(prior, tdp_residuals(rows, rows.rated))
+    technology = fit(prior, tdp_residuals(rows, rows.rated & ~rows.circular))
     left_out = left_out_tdp_w(rows, prior)
     write(technology, prior)
     note = (
@@ -183,8 +186,14 @@ def fit_ratings(directory: Path) -> dict[str, float]:
     lines = [{"id": i, "left_out_w": f"{w:.1f}"} for i, w in zip(rows.ids, left_out, strict=True)]
     _write_csv(LEFT_OUT_FILE, note, lines)
     estimate = tdp_estimate_w(rows.designs, rows.envelope_w, technology)
-    errors = [np.abs(w / rows.tdp_w - 1.0)[rows.rated] for w in (estimate, left_out)]
-    return {"in_sample_median": float(np.median(errors[0])), "left_out_median": float(np.median(errors[1]))}
+    scored = rows.rated & ~rows.circular
+    errors = [np.abs(w / rows.tdp_w - 1.0)[scored] for w in (estimate, left_out)]
+    return {
+        "rows": int(scored.sum()),
+        "in_sample_median": float(np.median(errors[0])),
+        "left_out_median": float(np.median(errors[1])),
+        "left_out_log_sd": float(np.std(np.log(left_out / rows.tdp_w)[scored])),
+    }
 
 
 if __name__ == "__main__":

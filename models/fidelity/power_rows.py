@@ -23,7 +23,7 @@ from models.fidelity.rows import (
 from models.hardware.design import DesignBatch, peak_flop_per_s, take
 from models.hardware.energy import energy_per_access
 from models.hardware.power import sustained_slowdown
-from models.operators.gemm import effective_l2_bytes, gemm_dram_bytes
+from models.operators.gemm import effective_l2_bytes, gemm_buffer_bytes, gemm_dram_bytes
 from models.technology import Technology
 
 OUTPUT_BYTES = 2.0
@@ -58,7 +58,7 @@ class PowerRows:
     steady: BoolArray
     dram_bytes: FloatArray
     l2_bytes: FloatArray
-    """Operand bytes found in the shared buffer."""
+    """Bytes that the cores fetch from the shared buffer beyond those from main memory."""
     table: str
     skipped: list[dict[str, Any]]
     """Rows of unknown devices and formats."""
@@ -174,7 +174,10 @@ def best_shape_share(rows: BestShapeRows, technology: Technology) -> FloatArray:
     full_flop_per_s = peak_flop_per_s(rows.designs)[chip] * ratio
     time_s = 2.0 * rows.m * rows.n * rows.k / full_flop_per_s
     moved = c["best_shape_dram_fraction"] * rows.designs.memory_bandwidth_bytes_per_s[chip] * time_s
+    element = np.array([OPERAND_BYTES[str(name)] for name in rows.number_format])
+    crossing = gemm_buffer_bytes(rows.m, rows.n, rows.k, element, element, OUTPUT_BYTES)
     energy_j = rows.m * rows.n * rows.k * mac_j + moved * access.dram_j_per_byte[chip]
+    energy_j = energy_j + np.maximum(crossing - moved, 0.0) * access.l2_j_per_byte[chip]
     slowdown = sustained_slowdown(energy_j, time_s, access.static_w[chip], rows.designs.tdp_w[chip])
     return c["best_shape_efficiency_fraction"] / slowdown * full_flop_per_s / rows.peak_flop_per_s
 
@@ -184,7 +187,7 @@ def _traffic_bytes(
 ) -> tuple[FloatArray, FloatArray]:
     """Bytes from main memory and from the shared buffer of each GEMM, each of shape (n_rows,) [B]."""
     element = np.array([OPERAND_BYTES[str(name)] for name in number_format])
-    moved = element * (m * k + n * k) + OUTPUT_BYTES * m * n
+    crossing = gemm_buffer_bytes(m, n, k, element, element, OUTPUT_BYTES)
     dram = np.empty(len(m))
     for i in range(designs.n_designs):
         here = chip == i
@@ -192,7 +195,7 @@ def _traffic_bytes(
         copies = np.clip(np.ceil(one.l2_bytes / (n * k * element)[here]), 1.0, ROTATED_WEIGHTS)
         size = (m[here], n[here], k[here], element[here], element[here], np.full(here.sum(), OUTPUT_BYTES))
         dram[here] = gemm_dram_bytes(effective_l2_bytes(one), *size, copies)[0]
-    return dram, np.maximum(moved - dram, 0.0)
+    return dram, np.maximum(crossing - dram, 0.0)
 
 
 def _quantisation_bytes(dtype: StringArray, number_format: StringArray) -> FloatArray:

@@ -18,6 +18,7 @@ from models.tables import constants
 
 NO_RATING = re.compile(r"estimate|derived|measured|provisioned|wafer|epoch", re.IGNORECASE)
 """Words of `tdp_term` that say the number is no rating by the vendor."""
+SAME_RATING_FRACTION = 0.02
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class TdpRows:
     """Limit of the form factor, infinite for modules."""
     rated: BoolArray
     """True where the number is a rating by the vendor and the sheet gives the arrays."""
+    circular: BoolArray
+    """True where the listed envelope is the rating itself, so that a prediction cut to it predicts nothing."""
     skipped: tuple[tuple[str, str], ...]
 
 
@@ -45,17 +48,21 @@ def tdp_rows(path: Path | None = None) -> TdpRows:
     skipped = [(i, "no power") for i in rows if i not in powered]
     skipped += [(i, reason) for i, reason in reasons.items() if reason]
     chosen = [rows[i] for i in kept]
+    listed_w, rating_w = (
+        np.array([number(row, name) or np.nan for row in chosen], dtype=np.float64) for name in ("envelope_w", "tdp_w")
+    )
     units = [bool(number(row, "bf16_macs_per_cycle") or number(row, "tops_int8")) for row in chosen]
     return TdpRows(
         ids=tuple(kept),
         die=tuple(f"{row['vendor']} {row['node_nm']} {row['compute_die_mm2'] or row['id']}" for row in chosen),
         designs=chip_designs(kept, path),
-        tdp_w=np.array([number(row, "tdp_w") or np.nan for row in chosen], dtype=np.float64),
+        tdp_w=rating_w,
         envelope_w=np.array([envelope_w(row) for row in chosen], dtype=np.float64),
         rated=np.array(
             [not NO_RATING.search(row["tdp_term"] or "") and known for row, known in zip(chosen, units, strict=True)],
             dtype=np.bool_,
         ),
+        circular=np.isclose(listed_w, rating_w, rtol=SAME_RATING_FRACTION),
         skipped=tuple(skipped),
     )
 

@@ -28,7 +28,8 @@ class EnergyPerAccess:
 
     `mac_j` is keyed by rate class and holds arithmetic, registers and the operands' way from the scratchpad into
     the array. `dram_j_per_byte` is the whole way from a memory cell to the cores, so that bytes from main memory
-    are not charged again as shared-buffer bytes; `l2_j_per_byte` is for re-reads that main memory does not see.
+    are not charged again as shared-buffer bytes; `l2_j_per_byte` is for re-reads that main memory does not see, from
+    the scratchpads where there is no main memory.
     """
 
     mac_j: Mapping[str, FloatArray]
@@ -79,7 +80,9 @@ def energy_per_access(
     return EnergyPerAccess(
         mac_j={name: switching * mac_j_at_7nm(designs, name, scratchpad, c) for name in RATE_CLASSES},
         scratchpad_j_per_byte=node * scratchpad,
-        l2_j_per_byte=_l2_j_per_byte(designs, node, used) + noc,
+        l2_j_per_byte=np.where(
+            designs.memory_kind == MemoryKind.NONE, node * scratchpad, _l2_j_per_byte(designs, node, used) + noc
+        ),
         noc_j_per_byte=noc,
         dram_j_per_byte=dram_j_per_byte(designs, area, node * scratchpad, used),
         second_tier_j_per_byte=_second_tier_j_per_byte(designs, area, used),
@@ -144,8 +147,14 @@ def static_power_w(designs: DesignBatch, area_mm2: FloatArray, technology: Techn
 
 
 def clock_ratio(designs: DesignBatch, c: Mapping[str, float]) -> FloatArray:
-    """Return switching energy at the design's clock over that at the reference clock, shape (n_designs,) [1]."""
-    return np.asarray((designs.clock_hz / c["reference_clock_hz"]) ** c["clock_exponent"])
+    """
+    Return switching energy at the design's clock over that at the reference clock, shape (n_designs,) [1].
+
+    The voltage curve: supply in proportion to the clock, so that energy goes with its square, down to the lowest
+    supply. Under a power cap the clock settles along the same curve (`sustained_slowdown`).
+    """
+    clock_hz = np.maximum(designs.clock_hz, c["lowest_supply_clock_hz"])
+    return np.asarray((clock_hz / c["reference_clock_hz"]) ** c["clock_exponent"])
 
 
 def _onchip_path_j_per_byte(designs: DesignBatch, area_mm2: FloatArray, technology: Technology) -> FloatArray:

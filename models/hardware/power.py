@@ -117,7 +117,7 @@ def tdp_estimate_w(
     used = technology or default_technology()
     c = used.constants["power"]
     simt = designs.core_control == CoreControl.SIMT
-    clock = (designs.clock_hz / used.constants["energy"]["reference_clock_hz"]) ** c["tdp_clock_exponent"]
+    clock = (designs.clock_hz / c["tdp_reference_clock_hz"]) ** c["tdp_clock_exponent"]
     switching = used.at_node("energy_scale_used", designs.node_nm) * clock
     cycles_per_s = designs.n_cores * designs.clock_hz
     rate = np.maximum(designs.bf16_rate_ratio, 0.25 * (designs.bf16_rate_ratio == 0.0))

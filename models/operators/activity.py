@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class TermActivity:
     dram_bytes: FloatArray
     vector_ops: FloatArray
     link_bytes: FloatArray
+    buffer_bytes: FloatArray = field(default_factory=lambda: np.zeros((1, 1)))
+    """Fetched from the shared buffer over and over by the tiles of a GEMM, first time included."""
 
 
 def codes(column: FloatArray) -> IntArray:

@@ -20,6 +20,7 @@ from models.operators.tiling import (
     tile_fits,
 )
 from models.operators.tiling_kernel import least_cycles
+from models.tables import constants as constants_of
 
 
 def onchip_cycles(
@@ -197,6 +198,44 @@ def gemm_dram_bytes(
     element = np.maximum(weight_bytes_per_element, input_bytes_per_element)
     blocked = element * m * n * k / np.sqrt(np.maximum(store, 1.0) / element)
     return np.asarray(np.maximum(once, np.where(footprint > store, blocked, 0.0)), dtype=np.float64)
+
+
+def gemm_buffer_bytes(
+    m: ArrayLike,
+    n: ArrayLike,
+    k: ArrayLike,
+    weight_bytes_per_element: ArrayLike,
+    input_bytes_per_element: ArrayLike,
+    output_bytes_per_element: ArrayLike,
+) -> FloatArray:
+    """
+    Return the bytes of a GEMM that cross between shared buffer and cores.
+
+    Every tile of the result fetches its rows and columns anew, so weights cross max(1, m / T) times and inputs
+    max(1, n / T) times, with T the side of a large tile of public libraries; no design makes it less.
+
+    Parameters
+    ----------
+    m, n, k : arrays of shape (n_shapes,)
+        Sizes. [1]
+    weight_bytes_per_element, input_bytes_per_element, output_bytes_per_element : arrays of shape (n_shapes,)
+        As they reach the cores. [B]
+
+    Returns
+    -------
+    array of shape (n_shapes,)
+        At least every operand once. [B]
+
+    Examples
+    --------
+    >>> float(gemm_buffer_bytes(1.0, 8.0, 16.0, 2.0, 2.0, 2.0))
+    304.0
+    """
+    side = constants_of("energy")["buffer_tile_elements"]
+    m, n, k = (np.asarray(size, dtype=np.float64) for size in (m, n, k))
+    weights = n * k * np.asarray(weight_bytes_per_element) * np.maximum(m / side, 1.0)
+    inputs = m * k * np.asarray(input_bytes_per_element) * np.maximum(n / side, 1.0)
+    return np.asarray(weights + inputs + m * n * np.asarray(output_bytes_per_element))
 
 
 def miss_fraction(footprint_bytes: FloatArray, store_bytes: FloatArray, sharpness: float) -> FloatArray:

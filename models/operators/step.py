@@ -31,6 +31,7 @@ from models.operators.expert_term import expert_activity
 from models.operators.factor_tables import FactorTables, compress
 from models.operators.gemm import (
     effective_l2_bytes,
+    gemm_buffer_bytes,
     gemm_dram_bytes,
     gemm_time_s,
     kernel_start_cycles,
@@ -130,6 +131,8 @@ class StepActivity:
     dram_bytes: FloatArray
     vector_ops: FloatArray
     link_bytes: FloatArray
+    l2_bytes: FloatArray
+    """That the cores of a chip fetch from the shared buffer beyond those from main memory."""
     terms: Mapping[str, TermActivity]
 
 
@@ -281,8 +284,9 @@ class _Sums:
     """Running sums of a part of a step over its terms."""
 
     def __init__(self, shape: tuple[int, int], overhead_s: float) -> None:
-        self.time_s, self.dram, self.vector, self.link = (np.zeros(shape) for _ in range(4))
+        self.time_s, self.dram, self.vector, self.link, self.gemm_dram = (np.zeros(shape) for _ in range(5))
         self.time_s += overhead_s
+        self.crossing: FloatArray = np.zeros((1, shape[1]))
         self.macs: dict[str, FloatArray] = {}
         self.terms: dict[str, TermActivity] = {}
 
@@ -291,7 +295,10 @@ class _Sums:
     ) -> None:
         """Add one term, carried to the alternatives."""
         self.time_s += carried(activity.time_s)
-        totals = (self.dram, self.vector, self.link)
+        gemm = bool(activity.buffer_bytes.any())
+        if gemm:
+            self.crossing = self.crossing + carried(activity.buffer_bytes)
+        totals = (self.gemm_dram if gemm else self.dram, self.vector, self.link)
         for total, values in zip(totals, (activity.dram_bytes, activity.vector_ops, activity.link_bytes), strict=True):
             if values.any():
                 total += carried(values)
@@ -304,7 +311,10 @@ class _Sums:
     def activity(self, shape: tuple[int, int]) -> StepActivity:
         """The sums so far."""
         macs = {name: np.broadcast_to(values, shape) for name, values in self.macs.items()}
-        return StepActivity(self.time_s, macs, self.dram, self.vector, self.link, self.terms)
+        fetched = np.maximum(self.crossing - self.gemm_dram, 0.0)
+        return StepActivity(
+            self.time_s, macs, self.dram + self.gemm_dram, self.vector, self.link, fetched, self.terms
+        )  # fmt: skip
 
 
 def _carrier(each: Term, alternatives: IntArray | None) -> Callable[[FloatArray], FloatArray]:
@@ -323,6 +333,7 @@ def _counted(activity: TermActivity, carried: Callable[[FloatArray], FloatArray]
         carried(activity.time_s), carried(activity.compute_s), carried(activity.memory_s),
         {name: carried(values) for name, values in activity.macs.items()},
         carried(activity.dram_bytes), carried(activity.vector_ops), carried(activity.link_bytes),
+        activity.buffer_bytes,
     )  # fmt: skip
 
 
@@ -343,11 +354,14 @@ def _gemm_activities(
     vector_ops = widening * weights * np.ceil(columns["m"] / DEQUANTISED_ROWS)
     vector_ops += columns["quantise_ops"] * columns["m"] * columns["k"] * columns["instances"]
     macs = columns["m"] * weights * columns["useful_fraction"]
+    crossing = columns["instances"] * gemm_buffer_bytes(
+        *(columns[name] for name in ("m", "n", "k", "weight_bytes", "input_bytes", "output_bytes"))
+    )
     ids = None if alternatives is None else _wanted_columns(program, alternatives)
     cycles = _cycles(program, designs, computed, tables, ids)
     dram = tables.rows((program, "dram"), designs, CACHE_FIELDS, lambda some, _: _gemm_dram(program, some), columns=ids)
     if ids is not None:
-        vector_ops, macs, computed = vector_ops[ids], macs[ids], computed[ids]
+        vector_ops, macs, computed, crossing = vector_ops[ids], macs[ids], computed[ids], crossing[ids]
     cycles = cycles + vector_ops / (designs.vector_lanes_per_core * designs.n_cores)[:, None]
     memory_s = dram / designs.memory_bandwidth_bytes_per_s[:, None]
     time_s = gemm_time_s(
@@ -370,6 +384,7 @@ def _gemm_activities(
             dram[:, part],
             np.atleast_2d(vector_ops[..., part]),
             np.zeros((1, width)),
+            np.atleast_2d(crossing[..., part]),
         )
 
 
@@ -606,5 +621,6 @@ def _join(runs: list[StepActivity], order: IntArray) -> StepActivity:
         join([run.dram_bytes for run in runs]),
         join([run.vector_ops for run in runs]),
         join([run.link_bytes for run in runs]),
+        join([run.l2_bytes for run in runs]),
         {name: join_terms([run.terms[name] for run in runs]) for name in runs[0].terms},
     )

@@ -40,6 +40,7 @@ def dynamic_energy_j(activity: StepActivity, access: EnergyPerAccess) -> FloatAr
     """
     energy = activity.dram_bytes * access.dram_j_per_byte[:, None]
     energy += activity.vector_ops * access.vector_j_per_op[:, None]
+    energy += activity.l2_bytes * access.l2_j_per_byte[:, None]
     energy += activity.link_bytes * access.link_j_per_byte[:, None]
     for name, macs in activity.macs.items():
         energy += macs * access.mac_j[name][:, None]

@@ -15,6 +15,7 @@ from models.hardware.design import (
 )
 from models.operators.gemm import (
     droop_slowdown,
+    gemm_buffer_bytes,
     gemm_dram_bytes,
     gemm_time_s,
     issued_power_w,
@@ -202,3 +203,11 @@ def test_impossible_sizes_are_refused(change, message):
 def test_a_bandwidth_of_zero_is_refused():
     with pytest.raises(ValueError, match="memory_bandwidth_bytes_per_s must be positive"):
         gemm_time_s(np.ones((1, 1)), np.ones((1, 1)), [1e9], [0.0], 0.0)
+
+
+def test_tiles_fetch_their_operands_from_the_shared_buffer_again_and_again():
+    # A result of 1707 x 1707 is ten tiles either way: both operands cross ten times, the result once.
+    side = 1707.0
+    crossing = gemm_buffer_bytes(side, side, 64.0, 2.0, 1.0, 2.0)
+    assert crossing == pytest.approx(10 * side * 64 * (2 + 1) + 2 * side**2, rel=1e-6)
+    assert gemm_buffer_bytes(16.0, 16.0, 64.0, 2.0, 1.0, 2.0) == 16 * 64 * 3 + 2 * 16**2

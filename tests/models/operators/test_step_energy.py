@@ -19,8 +19,8 @@ SEEDS = st.integers(0, 10_000)
 
 def activity(time_s=1e-3, **changes):
     ones = np.ones((1, 1))
-    parts = {"dram_bytes": 0.0 * ones, "vector_ops": 0.0 * ones, "link_bytes": 0.0 * ones, "macs": {}, "terms": {}}
-    return StepActivity(time_s=time_s * ones, **(parts | changes))
+    none = dict.fromkeys(("dram_bytes", "vector_ops", "link_bytes", "l2_bytes"), 0.0 * ones)
+    return StepActivity(time_s=time_s * ones, **(none | {"macs": {}, "terms": {}} | changes))
 
 
 def settled(performance, cost, program):
@@ -32,10 +32,12 @@ def settled(performance, cost, program):
 def test_energy_is_the_sum_of_activity_times_energy_per_unit():
     one, access = np.ones((1, 1)), energy_per_access(reference_design())
     whole = activity(
-        dram_bytes=5e9 * one, vector_ops=2e9 * one, link_bytes=1e8 * one, macs={"bf16": 3e12 * one, "fp8": 1e12 * one}
-    )
+        dram_bytes=5e9 * one, vector_ops=2e9 * one, link_bytes=1e8 * one, l2_bytes=7e9 * one,
+        macs={"bf16": 3e12 * one, "fp8": 1e12 * one},
+    )  # fmt: skip
     expected = (
         5e9 * access.dram_j_per_byte[0] + 2e9 * access.vector_j_per_op[0] + 1e8 * access.link_j_per_byte[0]
+        + 7e9 * access.l2_j_per_byte[0]
         + 3e12 * access.mac_j["bf16"][0] + 1e12 * access.mac_j["fp8"][0]
     )  # fmt: skip
     np.testing.assert_allclose(dynamic_energy_j(whole, access), expected)
