@@ -236,8 +236,9 @@ def stage_activity(parts: PassParts, depth: IntArray, stage_chips: IntArray) -> 
     names = {*layers.macs, *edge.macs}
     macs = {name: _sum(layers.macs.get(name), edge.macs.get(name), share) for name in names}
     return StepActivity(
-        time_s, macs, layers.dram_bytes * share + edge.dram_bytes, layers.vector_ops * share + edge.vector_ops, link, {}
-    )
+        time_s, macs, layers.dram_bytes * share + edge.dram_bytes, layers.vector_ops * share + edge.vector_ops, link,
+        layers.l2_bytes * share + edge.l2_bytes, {},
+    )  # fmt: skip
 
 
 def _sum(layers: FloatArray | None, edge: FloatArray | None, share: FloatArray) -> FloatArray:
