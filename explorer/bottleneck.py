@@ -14,7 +14,7 @@ from explorer.space import designs_at, point_of
 from models.hardware.design import DesignBatch, peak_flop_per_s
 from models.operators.activity import TermActivity
 from models.operators.factor_tables import FactorTables
-from models.operators.step import StepActivity, run_step
+from models.operators.step import StepActivity, StepProgram, run_step
 from models.serving.steady import CompiledServing
 
 BOUND_SHARE = 0.5
@@ -63,18 +63,38 @@ def _report(compiled: CompiledServing, designs: DesignBatch, alternative: int) -
     wanted = np.array([[alternative]])
     activity = run_step(compiled.step, designs, FactorTables(), alternatives=wanted, keep_terms=True)
     total_s = float(activity.time_s[0, 0])
-    shares: dict[str, float] = {"overhead": compiled.step.overhead_s / total_s}
-    terms = [{"name": "host", "share_fraction": compiled.step.overhead_s / total_s, "resource": "overhead"}]
-    for name, term in activity.terms.items():
-        share, resource = float(term.time_s[0, 0]) / total_s, _resource(term)
-        shares[resource] = shares.get(resource, 0.0) + share
-        terms.append({"name": name, "share_fraction": share, "resource": resource})
+    terms = _term_shares(activity, compiled.step.overhead_s)
     return {
         "step_s": total_s,
-        "terms": sorted(terms, key=lambda each: -float(str(each["share_fraction"]))),
-        "resources": shares,
+        "terms": sorted(terms, key=lambda each: -float(each["share_fraction"])),
+        "resources": _resource_shares(terms),
         **_utilization(activity, designs, total_s),
     }
+
+
+def largest_resource(program: StepProgram, designs: DesignBatch, alternative: int) -> str:
+    """The resource that bounds most of a step of the one design: compute, memory, links or overhead."""
+    wanted = np.array([[alternative]])
+    activity = run_step(program, designs, FactorTables(), alternatives=wanted, keep_terms=True)
+    shares = _resource_shares(_term_shares(activity, program.overhead_s))
+    return max(shares, key=lambda name: shares[name])
+
+
+def _term_shares(activity: StepActivity, overhead_s: float) -> list[dict[str, Any]]:
+    """Operators of a step and its host time: share of the step, and resource that bounds each."""
+    total_s = float(activity.time_s[0, 0])
+    host = {"name": "host", "share_fraction": overhead_s / total_s, "resource": "overhead"}
+    return [host] + [
+        {"name": name, "share_fraction": float(term.time_s[0, 0]) / total_s, "resource": _resource(term)}
+        for name, term in activity.terms.items()
+    ]
+
+
+def _resource_shares(terms: list[dict[str, Any]]) -> dict[str, float]:
+    shares = {"overhead": 0.0}
+    for each in terms:
+        shares[each["resource"]] = shares.get(each["resource"], 0.0) + each["share_fraction"]
+    return shares
 
 
 def _resource(term: TermActivity) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from explorer.quantities import Area, Duration, Money, Power, Rate
+from explorer.quantities import Area, Bandwidth, Duration, Money, Power, Rate
 from models.fidelity.profiles import profile_document, profile_from_document, shipped_profile
 from models.operators.calibration import UNCALIBRATED, Calibration
 
@@ -138,6 +138,7 @@ class ServingDocument(_Scenario):
     batching: BatchingDocument = Field(default_factory=BatchingDocument)
     prefix_hit_fraction: float | None = Field(None, ge=0, lt=1, description="input tokens found in the prefix cache")
     routing_skew: float = Field(0.0, ge=0, le=4, description="Zipf exponent of expert popularity")
+    step_overhead: Duration | None = Field(None, description="host time of every step; the model's where left out")
 
     @model_validator(mode="after")
     def _hits_said_once(self) -> ServingDocument:
@@ -258,6 +259,9 @@ class SystemDocument(_Strict):
     n_chips_per_node: int | None = Field(None, ge=1, le=65_536)
     host_sharing_exponent: float | None = Field(
         None, ge=0, le=4, description="x of the host's link rate, (n/2)^-x where n chips share it"
+    )
+    host_bandwidth: Bandwidth | None = Field(
+        None, description="host's link to a chip of a pair that exchange through it; the design's where left out"
     )
 
     @model_validator(mode="after")

@@ -15,6 +15,7 @@ from explorer.objectives import COMBINED, REGRET, Objective
 from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.problem import Judgement, Problem, judge_designs, prepare
 from explorer.records import CODES, design_document, metrics_document, operating_point
+from explorer.runners_up import with_runners_up
 from explorer.workload import pointing_at
 from models.checks import UnknownNameError, require_known
 from models.evaluate import compile_scenario
@@ -69,6 +70,7 @@ def evaluate_document(document: dict[str, Any], inputs: Inputs = None) -> dict[s
     trace = _replayed_trace(problem, document.get("replay", False), inputs)
     judgement = judge_designs(problem, designs)
     answer = judgement_document(problem, judgement, document.get("chip"))
+    answer["operating_point"] = with_runners_up(problem, designs, answer["operating_point"])
     if document.get("replay", False):
         points = [answer["operating_point"]]
         answer["percentiles"] = design_percentiles(problem, designs, points, trace)[0]

@@ -16,7 +16,7 @@ from models.precision.mix import RECIPES, recipe
 from models.serving.scenario import System
 from models.throughput.gemms import FOLLOWS_MIX
 from models.throughput.scenario import ConvnetScenario, GemmListScenario, TrainingScenario
-from models.throughput.training import default_plans
+from models.throughput.training import training_plans
 
 
 def read_convnet(
@@ -100,7 +100,9 @@ def read_training(
 
 def _plans(document: TrainingDocument, network: LoweredNetwork, system: System) -> tuple[TrainingPlan, ...]:
     if document.plan is None:
-        return default_plans(network, system, document.global_batch_sequences, document.recompute)
+        return training_plans(
+            network, system, document.sequence_tokens, document.global_batch_sequences, document.recompute
+        )
     stated = document.plan.model_dump()
     chips = stated["tensor_parallel"] * stated["pipeline_parallel"]
     if system.n_chips % chips:

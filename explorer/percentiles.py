@@ -17,6 +17,7 @@ from models.hardware.design import DesignBatch, take
 from models.operators.factor_tables import FactorTables
 from models.serving.design_step import EngineOperation, engine_limits, engine_step_times
 from models.serving.engine_step import BatchLimits, StepTime, sustainable_rate_per_s
+from models.serving.engine_terms import system_traits
 from models.serving.goodput import goodput_rate
 from models.serving.replay import replay, replay_summary
 from models.serving.scenario import ServingScenario
@@ -139,7 +140,7 @@ def _scenario(
         own = [i for i, key in enumerate(keys) if key == (plan, name)]
         operation = EngineOperation(
             scenario.network, mixes[name], plan, moments or scenario.requests, scenario.step_overhead_s,
-            scenario.routing_skew, scenario.system.n_chips_per_node, scenario.system.host_sharing_exponent,
+            scenario.routing_skew, scenario.system.n_chips_per_node, system_traits(scenario.system),
             scenario.calibration,
         )  # fmt: skip
         group = take(designs, own)

@@ -36,3 +36,8 @@ def plan_of(operating_point: Mapping[str, Any]) -> ParallelPlan:
     """The plan of an operating point."""
     plan = operating_point["plan"]
     return ParallelPlan(plan["tensor_parallel"], plan.get("attention_data_parallel", 1), plan["pipeline_parallel"])
+
+
+def training_plan_document(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan of a training step as an operating point shows it."""
+    return {name: bool(value) if name == "sequence_parallel" else int(value) for name, value in choice.items()}

@@ -17,7 +17,7 @@ from explorer.objectives import REGRET, Mixture, Objective, objective_values, re
 from explorer.scenario_readers import SCENARIO_READERS
 from explorer.space import Space, designs_at, read_space
 from explorer.workload import Quality, pointing_at
-from models.checks import FloatArray, IntArray, UnknownNameError, require_known
+from models.checks import BoolArray, FloatArray, IntArray, UnknownNameError, require_known
 from models.evaluate import Compiled, Scenario, compile_scenario, evaluate
 from models.evaluation import ScenarioEvaluation, take_alternatives, worst_violation
 from models.hardware.catalog import chip_designs
@@ -197,21 +197,27 @@ def judge_designs(problem: Problem, designs: DesignBatch, wanted: IntArray | Non
 
 def _choose(problem: Problem, evaluation: ScenarioEvaluation) -> IntArray:
     """Best alternative of one scenario for each design, shape (n_designs,)."""
-    worst = worst_violation(evaluation)
-    feasible = worst <= 0
+    loss, feasible = inner_losses(problem, evaluation)
+    best_feasible = np.argmin(np.where(feasible, loss, np.inf), axis=1)
+    nearest = np.argmin(worst_violation(evaluation), axis=1)
+    return np.asarray(np.where(feasible.any(axis=1), best_feasible, nearest))
+
+
+def inner_losses(problem: Problem, evaluation: ScenarioEvaluation) -> tuple[FloatArray, BoolArray]:
+    """Sum of relative losses of each alternative against the design's best in each objective, and its feasibility."""
+    feasible = worst_violation(evaluation) <= 0
     loss = np.zeros(evaluation.units_per_s.shape)
-    for objective in _inner_objectives(problem):
+    for objective in inner_objectives(problem):
         cost = objective.sign * np.log(objective_values(objective, [evaluation], _UNIT_MIXTURE))
         best = np.min(np.where(feasible, cost, np.inf), axis=1, keepdims=True)
         loss += cost - np.where(np.isfinite(best), best, 0.0)
-    best_feasible = np.argmin(np.where(feasible, loss, np.inf), axis=1)
-    return np.asarray(np.where(feasible.any(axis=1), best_feasible, np.argmin(worst, axis=1)))
+    return loss, feasible
 
 
 _UNIT_MIXTURE = Mixture(np.ones(1), np.ones(1))
 
 
-def _inner_objectives(problem: Problem) -> tuple[Objective, ...]:
+def inner_objectives(problem: Problem) -> tuple[Objective, ...]:
     """What a scenario's inner choice serves: the objectives themselves, or its rate where scenarios are mixed."""
     if len(problem.scenarios) > 1:
         return (Objective("units_per_s", True),)

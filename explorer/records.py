@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.objectives import DESIGN_METRICS
-from explorer.plans import plan_chosen, plan_document
+from explorer.plans import plan_chosen, plan_document, training_plan_document
 from explorer.problem import Judgement, Problem, judged_metrics, violated_limit
 from explorer.space import values_at
 from explorer.workload import Quality
@@ -27,6 +27,7 @@ from models.precision.mix import PrecisionMix
 from models.serving.capacity import CAPACITY_CRITICAL_FRACTION, free_memory_fraction
 from models.serving.scenario import ServingScenario
 from models.serving.steady import CompiledServing
+from models.tables import constants
 from models.throughput.convnet import FIRST, INNER, LAST, LOWERINGS
 from models.throughput.scenario import ConvnetScenario, GemmListScenario, TrainingScenario
 
@@ -107,7 +108,10 @@ def operating_point(problem: Problem, judgement: Judgement, index: int) -> dict[
         choice = {name: values[index, 0] for name, values in evaluation.choices.items()}
         points[compiled.name] = _DESCRIBED[evaluation.kind](compiled.scenario, quality, choice)
         if isinstance(compiled, CompiledServing):
-            points[compiled.name] |= _memory_point(take(judgement.designs, [index]), choice["weight_bytes"])
+            own = take(judgement.designs, [index])
+            points[compiled.name] |= _memory_point(own, choice["weight_bytes"]) | {
+                "inputs": _stated_inputs(compiled.scenario, own)
+            }
     return points if len(points) > 1 else next(iter(points.values()))
 
 
@@ -115,6 +119,19 @@ def _memory_point(design: DesignBatch, weight_bytes: float) -> dict[str, Any]:
     """How much room the weights leave, and whether so little that the batch hangs on a small difference."""
     free = float(free_memory_fraction(design, np.array([weight_bytes]))[0, 0])
     return {"free_memory_fraction": free, "capacity_critical": free < CAPACITY_CRITICAL_FRACTION}
+
+
+def _stated_inputs(scenario: ServingScenario, design: DesignBatch) -> dict[str, float]:
+    """What the figures rest on beside network, lengths and design."""
+    requests, system = scenario.requests, scenario.system
+    exponent = system.host_sharing_exponent
+    return {
+        "prefix_hit_fraction": requests.cached_prefix_tokens / requests.input_tokens,
+        "routing_skew": scenario.routing_skew,
+        "step_overhead_s": scenario.step_overhead_s,
+        "host_bytes_per_s": float(system.host_bytes_per_s or design.host_bytes_per_s[0]),
+        "host_sharing_exponent": constants("collective")["host_sharing_exponent"] if exponent is None else exponent,
+    }
 
 
 def _serving_point(scenario: ServingScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +169,7 @@ def _gemm_list_point(scenario: GemmListScenario, quality: Quality, choice: Mappi
 
 def _training_point(scenario: TrainingScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "plan": {name: int(value) for name, value in choice.items()},
+        "plan": training_plan_document(choice),
         "recompute": scenario.plans[0].recompute,
         "precision_mix": scenario.mix.name,
     }

@@ -16,8 +16,10 @@ from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.precision_report import precision_report
 from explorer.problem import Problem
 from explorer.records import TrialRecord
+from explorer.runners_up import with_runners_up
 from explorer.space import designs_at, point_of
 from models.checks import FloatArray
+from models.hardware.design import DesignBatch
 
 
 def costs_of(problem: Problem, records: Sequence[TrialRecord]) -> FloatArray:
@@ -42,16 +44,23 @@ def recommended_of(problem: Problem, front: Sequence[TrialRecord]) -> TrialRecor
     return front[knee(costs_of(problem, front))] if front else None
 
 
-def point_document(record: TrialRecord, percentiles: dict[str, Any] | None = None) -> dict[str, Any]:
-    """One design of the answer; `percentiles` only where requests were replayed."""
+def point_document(problem: Problem, record: TrialRecord, percentiles: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One design of the answer beside its other plans; `percentiles` only where requests were replayed."""
     document = {
         "trial": record.number,
         "params": record.params,
         "design": record.design,
-        "operating_point": record.operating_point,
+        "operating_point": with_runners_up(problem, designs_of(problem, [record]), record.operating_point),
         "metrics": record.metrics,
     }
     return document if percentiles is None else document | {"percentiles": percentiles}
+
+
+def designs_of(problem: Problem, records: Sequence[TrialRecord]) -> DesignBatch:
+    """The designs of trials."""
+    points = np.array([point_of(problem.space, record.params) for record in records])
+    document = problem.document
+    return designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
 
 
 def percentiles_of(problem: Problem, records: Sequence[TrialRecord]) -> list[dict[str, Any] | None]:
@@ -61,9 +70,7 @@ def percentiles_of(problem: Problem, records: Sequence[TrialRecord]) -> list[dic
     keys = [json.dumps([record.params, record.operating_point], sort_keys=True) for record in records]
     new = [i for i, key in enumerate(keys) if key not in problem.replays]
     if new:
-        points = np.array([point_of(problem.space, records[i].params) for i in new])
-        document = problem.document
-        designs = designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
+        designs = designs_of(problem, [records[i] for i in new])
         found = design_percentiles(problem, designs, [records[i].operating_point for i in new])
         problem.replays.update(zip([keys[i] for i in new], found, strict=True))
     return [problem.replays[key] for key in keys]
@@ -78,7 +85,7 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
     front = front_of(problem, records)
     best = recommended_of(problem, front)
     points = {
-        record.number: point_document(record, percentiles)
+        record.number: point_document(problem, record, percentiles)
         for record, percentiles in zip(front, percentiles_of(problem, front), strict=True)
     }
     document: dict[str, Any] = {

@@ -174,7 +174,7 @@ def native_sets(space: Space) -> list[tuple[str, ...]]:
 def read_system(document: SystemDocument) -> System:
     """Chips and how many share a node; one node where nothing is said."""
     node = document.n_chips_per_node or document.n_chips
-    return System(document.n_chips, node, document.host_sharing_exponent)
+    return System(document.n_chips, node, document.host_sharing_exponent, document.host_bandwidth)
 
 
 def _read_slo(document: SloDocument) -> Slo:
@@ -205,7 +205,7 @@ def read_serving(
         system=read_system(study.system),
         mixes=quality.mixes or (RECIPES["bf16"],),
         max_batch=document.batching.max_batch,
-        step_overhead_s=constants("launch")["step_overhead_s"],
+        step_overhead_s=document.step_overhead or constants("launch")["step_overhead_s"],
         routing_skew=document.routing_skew,
         largest_memory_bytes=_largest_memory_bytes(space, study),
     )

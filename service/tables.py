@@ -93,7 +93,11 @@ def _point_table(point: Mapping[str, Any]) -> Table:
     for name, value in point.get("params", {}).items():
         table.add_row(name, str(value))
     for name, value in point["operating_point"].items():
-        table.add_row(name, str(value))
+        if name == "runners_up":
+            for each in value:
+                table.add_row("runner-up", _plan_line(each))
+        else:
+            table.add_row(name, _plain(value) if isinstance(value, Mapping) else str(value))
     for name, value in point["metrics"].items():
         if isinstance(value, float):
             table.add_row(metric_heading(name), metric_text(name, value))
@@ -101,6 +105,17 @@ def _point_table(point: Mapping[str, Any]) -> Table:
         if isinstance(value, bool | float | str):
             table.add_row(f"replayed {name}", f"{value:.4g}" if isinstance(value, float) else str(value))
     return table
+
+
+def _plain(values: Mapping[str, Any]) -> str:
+    """A small mapping in a line."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+
+
+def _plan_line(runner_up: Mapping[str, Any]) -> str:
+    """One plan of a design beside the chosen one: degrees, value and what binds it."""
+    beyond = "" if runner_up["feasible"] else f" exceeded by {runner_up['excess_fraction']:.0%}"
+    return f"{_plain(runner_up['plan'])}: {_plain(runner_up['values'])}; bound by {runner_up['binds']}{beyond}"
 
 
 def print_evaluation(result: Mapping[str, Any], console: Console | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from models.checks import FloatArray, IntArray
 from models.hardware.design import DesignBatch, peak_flop_per_s
@@ -17,8 +18,34 @@ from models.operators.activity import (
     macs_by_class,
     widened,
 )
+from models.operators.axes import size_arrays
 from models.operators.calibration import Calibration
-from models.operators.moe import expected_distinct_experts, expert_mlp_time_s
+from models.operators.moe import expected_distinct_experts, load_imbalance_ratio, local_expert_mlp_time_s
+
+
+def routing_columns(
+    tokens: ArrayLike, n_experts: ArrayLike, top_k: ArrayLike, expert_parallel: ArrayLike, zipf_exponent: ArrayLike
+) -> Columns:
+    """
+    Columns of an experts term that say which experts a step meets, none of which a design changes.
+
+    Parameters
+    ----------
+    tokens, n_experts, top_k, expert_parallel, zipf_exponent : arrays that broadcast to shape (n_alternatives,)
+        As for `expert_mlp_time_s`.
+    """
+    columns = dict(
+        zip(
+            ("tokens", "n_experts", "top_k", "expert_parallel", "zipf_exponent"),
+            np.broadcast_arrays(*size_arrays(tokens, n_experts, top_k, expert_parallel, zipf_exponent)), strict=True,
+        )
+    )  # fmt: skip
+    skew = columns.pop("zipf_exponent")
+    m, experts, k, ranks = columns.values()
+    return columns | {
+        "touched_experts": expected_distinct_experts(experts, k, m, skew),
+        "busiest_load_ratio": load_imbalance_ratio(experts, k, ranks, skew),
+    }
 
 
 def expert_activity(
@@ -30,15 +57,16 @@ def expert_activity(
     halves = 2.0 if op == "gated" else 1.0
     share = halves / (halves + 1.0)
     rate = 1.0 / (share / class_rates(designs, up) + (1.0 - share) / class_rates(designs, down))
-    time_s = expert_mlp_time_s(
-        designs, c["tokens"], c["hidden"], c["inter"], c["n_experts"], c["top_k"],
-        expert_parallel=c["expert_parallel"], weight_bytes_per_element=c["weight_bytes"], matrix_rate_ratio=rate,
-        zipf_exponent=c["zipf_exponent"], gated=op == "gated", constants=calibration.constants("experts"),
+    touched, ranks, busiest = c["touched_experts"], c["expert_parallel"], c["busiest_load_ratio"]
+    local = c["n_experts"] / ranks
+    time_s = local_expert_mlp_time_s(
+        designs, np.minimum(touched / ranks * busiest, local), _rows(c) / ranks * busiest, c["hidden"], c["inter"],
+        local, _rows(c), weight_bytes_per_element=c["weight_bytes"], matrix_rate_ratio=rate, gated=op == "gated",
+        constants=calibration.constants("experts"),
     )  # fmt: skip
     expert = (halves + 1.0) * c["hidden"] * c["inter"]
-    macs = np.atleast_2d(c["tokens"] * c["top_k"] / c["expert_parallel"] * expert)
-    touched = expected_distinct_experts(c["n_experts"], c["top_k"], c["tokens"], c["zipf_exponent"])
-    weights = touched / c["expert_parallel"] * expert
+    macs = np.atleast_2d(_rows(c) / ranks * expert)
+    weights = touched / ranks * expert
     traffic = np.atleast_2d(weights * c["weight_bytes"])
     conversions = _conversions(c, classes, (up, down), weights * np.ceil(_rows(c) / touched / DEQUANTISED_ROWS), share)
     zero = np.zeros_like(traffic)

@@ -79,8 +79,8 @@ class Term:
       rounding_ops of the whole operator, and for key and value X_native, X_class and the X_widening_ops of the whole
       operator where the array cannot take the stored form; on_lanes (decode only, 1 where an engine has no kernel
       that uses the arrays);
-    - experts: tokens, hidden, inter, n_experts, top_k, expert_parallel, weight_bytes, rate_class, zipf_exponent; where
-      formats matter also down_class, and for up and down X_dequant_ops per weight, X_native, X_weight_class and
+    - experts: hidden, inter, weight_bytes, rate_class and the columns of `expert_term.routing_columns`; where formats
+      matter also down_class, and for up and down X_dequant_ops per weight, X_native, X_weight_class and
       X_quantise_ops per input;
     - vector: elements, bytes_moved, rows, rounding_ops (of all, none where left out);
       fused: elements that a neighbour's kernel treats on their way out, and the bytes_moved that this adds;
@@ -89,7 +89,8 @@ class Term:
       state_bytes, flop_per_token; `op` is recurrent (token by token, on the lanes) or chunked (on the arrays);
     - collective: n_chips, message_bytes, scale_out (1 where it leaves the node), exposed_fraction (of its time that
       nothing else covers), engine_kernel (1 where a serving engine's own all-reduce stands beside the library's),
-      host_sharing_exponent (one for all columns; that of an unknown host where left out);
+      host_sharing_exponent and host_bytes_per_s (one for all columns; those of an unknown host and of the design where
+      left out);
     - host: seconds that the host takes beyond those of every step.
     """
 
@@ -515,7 +516,7 @@ def _collective_activity(
         c["n_chips"],
         c["message_bytes"],
         designs.scale_out_bytes_per_s if leaves_node else designs.scale_up_bytes_per_s,
-        host_bytes_per_s=designs.host_bytes_per_s,
+        host_bytes_per_s=c["host_bytes_per_s"].flat[0] if "host_bytes_per_s" in c else designs.host_bytes_per_s,
         host_sharing_exponent=c["host_sharing_exponent"].flat[0] if "host_sharing_exponent" in c else None,
         latency_scale_ratio=collective_latency_ratio(designs, used),
         in_switch_reduction=False if leaves_node else reduces_in_switch(designs, c["n_chips"]),

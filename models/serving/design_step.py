@@ -46,8 +46,7 @@ class EngineOperation:
     routing_skew: float = 0.0
     n_chips_per_node: int | None = None
     """Chips that share scale-up links; None for all of the engine."""
-    host_sharing_exponent: float | None = None
-    """How the host's links collapse where chips without links of their own share them; None for an unknown host."""
+    traits: EngineTraits = EngineTraits()
     calibration: Calibration = UNCALIBRATED
 
 
@@ -149,14 +148,12 @@ def _settled_s(
     one = np.ones(n, dtype=np.int64)
     choices = Alternatives(plan.tensor_parallel * one, plan.attention_data_parallel * one, 0 * one, load.tokens)
     micro = _micro_batch(load, plan.pipeline_parallel)
-    traits = EngineTraits(host_sharing_exponent=operation.host_sharing_exponent)
     program: StepProgram = compile_step(
         operation.network, [operation.mix], choices, micro, overhead_s=0.0, routing_skew=operation.routing_skew,
-        n_chips_per_node=node, traits=traits, calibration=operation.calibration,
+        n_chips_per_node=node, traits=operation.traits, calibration=operation.calibration,
     )  # fmt: skip
-    handover = handover_programs(
-        operation.network, choices, micro.tokens, node, traits.host_columns, operation.calibration
-    )
+    host = operation.traits.host_columns
+    handover = handover_programs(operation.network, choices, micro.tokens, node, host, operation.calibration)
     deep, n_layers = plan.pipeline_parallel > 1, operation.network.n_layers
     parts = pass_parts(program, handover, n_layers, designs, tables, None, deep=deep)
     activity = stage_activity(parts, np.full((1, 1), plan.pipeline_parallel), np.full((1, 1), plan.stage_chips))

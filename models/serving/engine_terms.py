@@ -11,7 +11,7 @@ from models.checks import FloatArray, IntArray
 from models.operators.collective_terms import two_level_terms
 from models.operators.step import Term, term
 from models.serving.expert_exchange import ACTIVATION_BYTES, expert_exchange_terms, token_gather_terms
-from models.serving.scenario import Alternatives
+from models.serving.scenario import Alternatives, System
 from models.tables import constants
 
 
@@ -21,7 +21,8 @@ class EngineTraits:
     How an engine and its host work, beyond network, plan and formats.
 
     `host_sharing_exponent` says how the host's links collapse where n chips without links of their own share them,
-    rate ~ (n/2)^-x; None for an unknown host. `scheduled` is False where a batch runs through as it began instead of
+    rate ~ (n/2)^-x; None for an unknown host. `host_bytes_per_s` is the rate of a pair; None for that of the design.
+    `scheduled` is False where a batch runs through as it began instead of
     being put together anew for each step. `decode_on_lanes` of shape (n_alternatives,) is 1 where decode attention
     does not use the matrix arrays; None where it always does. `dispatched` says that groups with tokens of their own
     send each one to the chips of its experts; otherwise every chip gathers the tokens of all.
@@ -31,6 +32,7 @@ class EngineTraits:
     scheduled: bool = True
     decode_on_lanes: FloatArray | None = None
     dispatched: bool = True
+    host_bytes_per_s: float | None = None
 
     def on_lanes(self, n_alternatives: int) -> FloatArray:
         """Whether decode attention runs on the vector lanes, shape (n_alternatives,) [flag]."""
@@ -39,8 +41,13 @@ class EngineTraits:
     @property
     def host_columns(self) -> dict[str, float]:
         """Columns of a collective that describe the host."""
-        x = self.host_sharing_exponent
-        return {} if x is None else {"host_sharing_exponent": x}
+        stated = {"host_sharing_exponent": self.host_sharing_exponent, "host_bytes_per_s": self.host_bytes_per_s}
+        return {name: value for name, value in stated.items() if value is not None}
+
+
+def system_traits(system: System) -> EngineTraits:
+    """The traits of an engine on a system as it is stated."""
+    return EngineTraits(system.host_sharing_exponent, host_bytes_per_s=system.host_bytes_per_s)
 
 
 def engine_terms(

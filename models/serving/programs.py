@@ -20,6 +20,7 @@ from models.architectures.training import EDGE_MODULES
 from models.checks import FloatArray, IntArray
 from models.operators.attention import mean_keys
 from models.operators.calibration import UNCALIBRATED, Calibration
+from models.operators.expert_term import routing_columns
 from models.operators.step import StepProgram, Term, step_program, term
 from models.precision.mix import PrecisionMix
 from models.serving.engine_terms import EngineTraits, engine_terms
@@ -127,10 +128,7 @@ def _blocks(choices: Alternatives) -> IntArray:
     """Alternatives of one degree and of neighbouring batches are wanted together."""
     batches, place = np.unique(choices.batch, return_inverse=True)
     quarter = place.reshape(-1) * BATCH_BLOCKS // len(batches)
-    plan = np.unique(np.stack([choices.tensor_parallel, choices.attention_data_parallel]), axis=1, return_inverse=True)[
-        1
-    ]
-    return plan.reshape(-1).astype(np.int64) * BATCH_BLOCKS + quarter
+    return choices.tensor_parallel.astype(np.int64) * BATCH_BLOCKS + quarter
 
 
 @dataclass(frozen=True)
@@ -203,13 +201,12 @@ def _expert_terms(
     original = next(each for each in network.linears if each.module == up.module and each.count == up.count)
     inter = original.n_out / (2 if original.gated else 1)
     groups = frame.choices.attention_data_parallel.astype(np.float64)
+    tokens, ranks = frame.load.tokens * groups, frame.choices.tensor_parallel * groups
     return [
         term(
             up.module, "experts", "gated" if up.gated else "plain", up.count,
-            tokens=frame.load.tokens * groups, hidden=original.n_in, inter=inter,
-            n_experts=original.n_experts, top_k=original.top_k,
-            expert_parallel=frame.choices.tensor_parallel * groups,
-            zipf_exponent=routing_skew,
+            hidden=original.n_in, inter=inter,
+            **routing_columns(tokens, original.n_experts, original.top_k, ranks, routing_skew),
             **frame.columns_by_mix(formats),
         )
     ]  # fmt: skip

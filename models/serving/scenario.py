@@ -38,6 +38,8 @@ class System:
     n_chips_per_node: int
     host_sharing_exponent: float | None = None
     """How the host's links collapse where chips without links of their own share them; None for an unknown host."""
+    host_bytes_per_s: float | None = None
+    """Rate of the host's link to one chip of a pair that exchange through it; None for that of the design."""
 
     @property
     def n_nodes(self) -> int:

@@ -18,7 +18,7 @@ from models.operators.factor_tables import FactorTables
 from models.operators.step import StepActivity, StepProgram
 from models.operators.step_energy import SettledStep, settle
 from models.serving.capacity import memory_excess_fraction, plans_that_fit
-from models.serving.engine_terms import EngineTraits
+from models.serving.engine_terms import system_traits
 from models.serving.pipeline import (
     Handover,
     PassParts,
@@ -166,21 +166,17 @@ def _prompt_load(scenario: ServingScenario, one: Alternatives) -> StepLoad:
     )
 
 
-def _traits(scenario: ServingScenario) -> EngineTraits:
-    return EngineTraits(host_sharing_exponent=scenario.system.host_sharing_exponent)
-
-
 def _program(scenario: ServingScenario, choices: Alternatives, load: StepLoad) -> StepProgram:
     return compile_step(
         scenario.network, scenario.mixes, choices, load,
         overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
-        n_chips_per_node=scenario.system.n_chips_per_node, traits=_traits(scenario), calibration=scenario.calibration,
+        n_chips_per_node=scenario.system.n_chips_per_node, traits=system_traits(scenario.system),
+        calibration=scenario.calibration,
     )  # fmt: skip
 
 
 def _handover(scenario: ServingScenario, choices: Alternatives, tokens: FloatArray) -> Handover:
-    host = _traits(scenario).host_columns
-    node = scenario.system.n_chips_per_node
+    host, node = system_traits(scenario.system).host_columns, scenario.system.n_chips_per_node
     return handover_programs(scenario.network, choices, tokens, node, host, scenario.calibration)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from models.architectures.lowered import AttentionOperator, LoweredNetwork, StateOperator, VectorOperator
+from models.architectures.plans import pipeline_depths, tensor_parallel_degrees
 from models.architectures.training import (
     TrainingCollective,
     TrainingGemm,
@@ -48,34 +51,70 @@ ADAM_PASSES = 4.0
 """Elements that one update touches on the lanes: gradient, master weight and two moments."""
 
 
-def default_plans(
-    network: LoweredNetwork, system: System, global_batch_sequences: int, recompute: Recompute
+PLAN_CHOICES = (
+    "tensor_parallel", "pipeline_parallel", "data_parallel", "microbatch_sequences", "interleave", "sequence_parallel",
+    "zero_stage",
+)  # fmt: skip
+"""What an operating point says of a plan."""
+
+FULL_MICROBATCH_TOKENS = 4096
+"""Tokens of a microbatch beyond which more of them make no product faster: rows enough for every matrix."""
+
+INTERLEAVES = (1, 2)
+"""Groups of layers that each stage of a pipeline is tried with."""
+
+SHARDED_STATES = (1, 3)
+"""ZeRO stages that are tried: optimizer state alone, or everything."""
+
+
+def training_plans(
+    network: LoweredNetwork, system: System, sequence_tokens: int, global_batch_sequences: int, recompute: Recompute
 ) -> tuple[TrainingPlan, ...]:
     """
-    Return the plans that are tried where a study gives none: tensor times data parallel, one sequence at a time.
+    Return the plans that are tried where a study gives none.
 
-    Tensor parallel degrees divide the node; state is sharded by ZeRO 1, or weights and gradients too by ZeRO 3.
+    All products of tensor parallel degrees inside a node, pipeline depths and data parallel rest that divide the
+    batch; microbatches of one sequence, and of more where that is short; norms split by tokens or not; optimizer
+    state or all state sharded; pipelines with and without interleaving. Tensor parallelism over nodes is left out: a
+    pipeline divides memory as well, and sends a row once a stage instead of four times a layer.
 
     Raises
     ------
     ValueError
         If no such plan divides the batch.
     """
-    heads = min((a.n_heads for a in network.attentions), default=1)
     node = min(system.n_chips_per_node, system.n_chips)
-    degrees = [t for t in range(1, min(node, heads) + 1) if node % t == 0 and system.n_chips % t == 0]
+    degrees = [t for t in tensor_parallel_degrees(network, system.n_chips, node) if t <= node]
     plans = [
-        TrainingPlan(tensor_parallel=t, data_parallel=system.n_chips // t, zero_stage=zero, recompute=recompute)
-        for zero in (1, 3)
-        for t in degrees
-        if global_batch_sequences % (system.n_chips // t) == 0
+        plan
+        for tensor in degrees
+        for depth in pipeline_depths(network.n_layers, system.n_chips // tensor)
+        for plan in _plans_of(network, system.n_chips, tensor, depth, sequence_tokens, recompute)
+        if global_batch_sequences % (plan.data_parallel * plan.microbatch_sequences) == 0
     ]
     if not plans:
         raise ValueError(
-            f"global_batch_sequences must be a multiple of n_chips / tensor_parallel for one of the degrees {degrees}, "
-            f"got {global_batch_sequences} over {system.n_chips} chips"
+            f"global_batch_sequences must be a multiple of n_chips / (tensor_parallel x pipeline_parallel) for one of "
+            f"the degrees {degrees} in a node and depths to {network.n_layers}, got {global_batch_sequences} over "
+            f"{system.n_chips} chips"
         )
     return tuple(plans)
+
+
+def _plans_of(
+    network: LoweredNetwork, n_chips: int, tensor: int, depth: int, sequence_tokens: int, recompute: Recompute
+) -> Iterator[TrainingPlan]:
+    """Plans of one degree and depth."""
+    longest = max(FULL_MICROBATCH_TOKENS // sequence_tokens, 1)
+    microbatches = [2**i for i in range(longest.bit_length())]
+    held = math.ceil(network.n_layers / depth)
+    interleaves = [v for v in INTERLEAVES if v == 1 or (depth > 1 and held % v == 0)]
+    for sequences, interleave, zero, split in itertools.product(
+        microbatches, interleaves, SHARDED_STATES, (True, False) if tensor > 1 else (True,)
+    ):
+        yield TrainingPlan(
+            tensor, depth, n_chips // (tensor * depth), sequences, interleave, split, zero, recompute,
+        )  # fmt: skip
 
 
 def compile_training(scenario: TrainingScenario) -> CompiledWork:
@@ -114,10 +153,7 @@ def compile_training(scenario: TrainingScenario) -> CompiledWork:
         tokens_per_unit=steps[0].tokens_per_step,
         idle_ratio=np.array([step.bubble_ratio for step in steps]),
         memory_bytes=np.array([step.memory.total_bytes for step in steps]),
-        choices={
-            name: np.array([getattr(plan, name) for plan in plans])
-            for name in ("tensor_parallel", "pipeline_parallel", "data_parallel", "microbatch_sequences", "zero_stage")
-        },
+        choices={name: np.array([getattr(plan, name) for plan in plans]) for name in PLAN_CHOICES},
         window_key=np.zeros(len(plans), dtype=np.int64),
     )
 

@@ -198,7 +198,7 @@ def refused(document, folder=None):
         (LIST | {"rows": [{"m": 1, "n": 1, "k": 1, "format": "bf17"}]}, "unknown format in rows[0] 'bf17'"),
         (TRAINING | {"precision": "bf16"}, "precision: precision mix 'bf16' must state formats of gradients"),
         (TRAINING | {"sequence_tokens": 200_000}, "sequence_tokens must be at most 131072, the context"),
-        (TRAINING | {"global_batch_sequences": 7}, "global_batch_sequences must be a multiple"),
+        (TRAINING | {"global_batch_sequences": 7, "plan": {}}, "global_batch_sequences must be a multiple"),
         (TRAINING | {"plan": {"tensor_parallel": 3}}, "plan: tensor_parallel x pipeline_parallel must divide 16 chips"),
         (TRAINING | {"network": "bert-base"}, "network bert-base must be a decoder"),
         (TRAINING | {"plan": {"tensor_parallel": 1, "pipeline_parallel": 16, "zero_stage": 9}}, "zero_stage"),

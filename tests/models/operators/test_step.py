@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from models.hardware.design import concatenate, peak_flop_per_s, reference_design, replace, take
 from models.hardware.rates import RATE_CLASSES, class_code
+from models.operators.expert_term import routing_columns
 from models.operators.factor_tables import FactorTables
 from models.operators.step import TERM_KINDS, run_step, step_program, term
 from tests.models.random_designs import RESOURCES, random_designs, with_more
@@ -37,8 +38,8 @@ def attention(kind, **changes):
 
 def experts(**changes):
     columns = {
-        "tokens": FIVE, "hidden": 2048.0, "inter": 1408.0, "n_experts": 64.0, "top_k": 6.0, "expert_parallel": 2.0,
-        "weight_bytes": 1.0, "rate_class": FP8, "zipf_exponent": 0.5,
+        "hidden": 2048.0, "inter": 1408.0, "weight_bytes": 1.0, "rate_class": FP8,
+        **routing_columns(FIVE, 64, 6, 2, 0.5),
     }  # fmt: skip
     return term("experts", "experts", "gated", 2.0, **(columns | changes))
 

@@ -8,6 +8,7 @@ from models.architectures import load_network, lower
 from models.architectures.plans import ParallelPlan
 from models.hardware.design import reference_design, replace, take
 from models.operators.activity import DEQUANTISED_ROWS
+from models.operators.expert_term import routing_columns
 from models.operators.factor_tables import FactorTables
 from models.operators.step import run_step, step_program, term
 from models.precision.mix import RECIPES, compute_rate_ratio, dequantisation_ops, precision_mix
@@ -87,7 +88,7 @@ def test_experts_in_two_formats_count_each_matrix_in_its_class():
     )
     found = run(
         mix, "experts", "gated", lambda mixes: expert_columns(mixes, "expert_up", "expert_down", True),
-        tokens=64.0, hidden=1024.0, inter=512.0, n_experts=8.0, top_k=2.0, expert_parallel=1.0, zipf_exponent=0.0,
+        hidden=1024.0, inter=512.0, **routing_columns(64, 8, 2, 1, 0),
     )  # fmt: skip
     fp8 = np.flatnonzero(DESIGNS.fp8_rate_ratio > 0)[0]
     macs = {name: float(np.broadcast_to(v[:, 0], 5)[fp8]) for name, v in found.macs.items()}

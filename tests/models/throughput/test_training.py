@@ -8,7 +8,7 @@ from models.architectures.training_memory import TrainingPlan
 from models.hardware.design import reference_design, replace
 from models.precision.mix import RECIPES
 from models.serving.scenario import System
-from models.throughput.training import default_plans
+from models.throughput.training import training_plans
 from tests.models.serving.hybrids import hybrid
 from tests.models.throughput.works import judged, term_macs, training
 
@@ -64,16 +64,38 @@ def test_fp8_trains_faster_than_bf16_on_arrays_that_run_it():
     assert judged(fp8, ROOMY).step_s < judged(bf16, ROOMY).step_s
 
 
-def test_default_plans_use_all_chips_inside_nodes():
-    plans = default_plans(lower(load_network("llama-3.1-8b")), System(256, 8), 1024, "selective")
+LLAMA = lower(load_network("llama-3.1-8b"))
+
+
+def test_plans_are_all_products_of_degrees_and_depths_that_use_all_chips():
+    plans = training_plans(LLAMA, System(256, 8), 8192, 1024, "selective")
     assert {p.tensor_parallel for p in plans} == {1, 2, 4, 8}
+    assert {p.pipeline_parallel for p in plans} == {1, 2, 4, 8, 16, 32}
     assert {p.zero_stage for p in plans} == {1, 3}
-    assert all(p.n_chips == 256 for p in plans)
+    assert {p.sequence_parallel for p in plans if p.tensor_parallel > 1} == {True, False}
+    assert {p.interleave for p in plans if p.pipeline_parallel == 1} == {1}
+    assert all(p.n_chips == 256 for p in plans) and len(set(plans)) == len(plans)
+
+
+def test_short_sequences_are_put_together_in_a_microbatch():
+    plans = training_plans(LLAMA, System(16, 8), 1024, 1024, "selective")
+    assert {p.microbatch_sequences for p in plans} == {1, 2, 4}
+
+
+def test_a_pipeline_is_chosen_where_one_chip_holds_no_more_of_the_state():
+    plans = training_plans(LLAMA, System(16, 4), 2048, 64, "selective")
+    work = training(plans=plans, per_node=4)
+    small = replace(ROOMY, memory_capacity_bytes=3e10, scale_up_bytes_per_s=1e11)
+    found = judged(work, small)
+    fits = found.violations["memory_capacity"][0] <= 0
+    deep = work.choices["pipeline_parallel"] > 1
+    best = int(np.argmax(np.where(fits, found.units_per_s[0], 0.0)))
+    assert fits.any() and deep[best]
 
 
 def test_a_batch_that_no_plan_divides_is_refused():
-    with pytest.raises(ValueError, match="global_batch_sequences must be a multiple of n_chips / tensor_parallel"):
-        default_plans(lower(load_network("llama-3.1-8b")), System(16, 8), 7, "selective")
+    with pytest.raises(ValueError, match="global_batch_sequences must be a multiple of n_chips / "):
+        training_plans(LLAMA, System(64, 1), 2048, 1, "selective")
 
 
 def test_a_plan_of_other_chips_is_refused():

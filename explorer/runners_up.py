@@ -1,0 +1,127 @@
+"""The plans of one design side by side: the best point of each, its value, and what keeps it from a better one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from explorer.bottleneck import largest_resource
+from explorer.objectives import Mixture, objective_values
+from explorer.plans import plan_chosen, plan_document, training_plan_document
+from explorer.problem import Problem, inner_losses, inner_objectives
+from models.checks import FloatArray, IntArray
+from models.evaluate import Compiled, evaluate
+from models.evaluation import ScenarioEvaluation, worst_violation
+from models.hardware.design import DesignBatch
+from models.serving.capacity import CAPACITY_CRITICAL_FRACTION, free_memory_fraction
+from models.serving.steady import CompiledServing
+
+SHOWN_PLANS = 5
+"""Runners-up that a result lists."""
+
+LARGEST_BATCH = "largest_batch"
+"""What binds beside limits and resources: the batches that are tried end."""
+
+_ONE = Mixture(np.ones(1), np.ones(1))
+
+
+def plan_ranking(problem: Problem, designs: DesignBatch, operating_point: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return what an operating point says of its plan beside the others.
+
+    Parameters
+    ----------
+    problem : Problem
+    designs : DesignBatch
+        The one design.
+    operating_point : mapping
+        As a trial records it.
+
+    Returns
+    -------
+    dict
+        `binds` and `runners_up` of each scenario with plans, by scenario where there are several. A runner-up has plan,
+        values of the objectives, feasible, binds, batch, capacity_critical. What binds is the limit that the next
+        larger batch breaks, or the resource that the step waits for most; of a plan that is not feasible the limit it
+        exceeds most, with excess_fraction.
+    """
+    several = len(problem.scenarios) > 1
+    ranked = {}
+    for compiled in problem.scenarios:
+        own = operating_point[compiled.name] if several else operating_point
+        if "plan" in own:
+            ranked[compiled.name] = _ranked(problem, compiled, designs, own)
+    return ranked if several else next(iter(ranked.values()), {})
+
+
+def with_runners_up(problem: Problem, designs: DesignBatch, operating_point: Mapping[str, Any]) -> dict[str, Any]:
+    """An operating point with `binds` and `runners_up`, in each scenario where there are several."""
+    ranking = plan_ranking(problem, designs, operating_point)
+    if len(problem.scenarios) == 1:
+        return {**operating_point, **ranking}
+    return {name: {**own, **ranking.get(name, {})} for name, own in operating_point.items()}
+
+
+def _ranked(problem: Problem, compiled: Compiled, designs: DesignBatch, own: Mapping[str, Any]) -> dict[str, Any]:
+    evaluation = evaluate(designs, designs, [compiled], problem.tables)[0]
+    loss, feasible = (np.broadcast_to(v, evaluation.units_per_s.shape)[0] for v in inner_losses(problem, evaluation))
+    worst = worst_violation(evaluation)[0]
+    plans = [_plan_at(compiled, evaluation, i) for i in range(len(loss))]
+    best: dict[tuple[tuple[str, int], ...], int] = {}
+    order = np.lexsort((np.where(feasible, loss, worst), ~feasible))
+    for i in order:
+        best.setdefault(tuple(plans[i].items()), int(i))
+    documents = {key: _document(problem, compiled, designs, evaluation, i) for key, i in best.items()}
+    chosen = documents.pop(tuple(own["plan"].items()))
+    return {"binds": chosen["binds"], "runners_up": list(documents.values())[:SHOWN_PLANS]}
+
+
+def _plan_at(compiled: Compiled, evaluation: ScenarioEvaluation, index: int) -> dict[str, Any]:
+    choice = {name: _at(values, index) for name, values in evaluation.choices.items()}
+    if isinstance(compiled, CompiledServing):
+        return plan_document(compiled.scenario, plan_chosen(choice))
+    return training_plan_document(choice)
+
+
+def _at(values: FloatArray | IntArray, index: int) -> float:
+    """One alternative of the one design."""
+    return float(values[index] if values.ndim == 1 else values[0, index])
+
+
+def _document(
+    problem: Problem, compiled: Compiled, designs: DesignBatch, evaluation: ScenarioEvaluation, index: int
+) -> dict[str, Any]:
+    worst = float(worst_violation(evaluation)[0, index])
+    values = {o.metric: float(objective_values(o, [evaluation], _ONE)[0, index]) for o in inner_objectives(problem)}
+    document: dict[str, Any] = {"plan": _plan_at(compiled, evaluation, index), "values": values, "feasible": worst <= 0}
+    if worst > 0:
+        document |= {"binds": _most_exceeded(evaluation, index)[0], "excess_fraction": worst}
+    else:
+        document["binds"] = _binds(compiled, designs, evaluation, index)
+    if isinstance(compiled, CompiledServing):
+        document["batch"] = int(_at(evaluation.choices["batch"], index))
+        weights = np.array([_at(evaluation.choices["weight_bytes"], index)])
+        free = float(free_memory_fraction(designs, weights)[0, 0])
+        document["capacity_critical"] = free < CAPACITY_CRITICAL_FRACTION
+    return document
+
+
+def _most_exceeded(evaluation: ScenarioEvaluation, index: int) -> tuple[str, float]:
+    shape = evaluation.units_per_s.shape
+    excess = {name: float(np.broadcast_to(v, shape)[0, index]) for name, v in evaluation.violations.items()}
+    name = max(excess, key=lambda key: excess[key])
+    return name, excess[name]
+
+
+def _binds(compiled: Compiled, designs: DesignBatch, evaluation: ScenarioEvaluation, index: int) -> str:
+    """Limit that the next larger batch of the same plan and mix breaks, or the resource that a step waits for most."""
+    if not isinstance(compiled, CompiledServing):
+        return largest_resource(compiled.program, designs, index)
+    if any(index == last for _, last in compiled.windows):
+        return LARGEST_BATCH
+    if _plan_at(compiled, evaluation, index + 1) != _plan_at(compiled, evaluation, index):
+        return "memory_capacity"  # a larger batch needs a deeper pipeline
+    name, excess = _most_exceeded(evaluation, index + 1)
+    return name if excess > 0 else largest_resource(compiled.program, designs, index)
