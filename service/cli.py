@@ -194,6 +194,28 @@ def bench_history(
 
 
 @app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="A study and axes, or a study and a weekly demand (YAML).")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a grid of studies, or find the smallest fleet of real chips for a weekly demand."""
+    with one_line_errors():
+        from explorer.files import read_yaml
+        from explorer.fleet import plan_fleet
+        from explorer.sweep_run import explore_sweep
+        from service.history_tables import print_fleets, print_sweep
+
+        document = read_yaml(file)
+        if isinstance(document, dict) and "demand_requests_per_s" in document:
+            result = plan_fleet(document, file.parent)
+            print_json(result) if as_json else print_fleets(result)
+            return
+        with _progress(not as_json) as report:
+            result = explore_sweep(document, file.parent, report)
+        print_json(result) if as_json else print_sweep(result)
+
+
+@app.command()
 def history(
     filter_: Annotated[str, typer.Option("--filter", help='Such as: area_mm2 < 400 and tpot_p95_s <= "50 ms"')] = "",
     order_by: Annotated[str, typer.Option(help="Numeric field, with desc behind it for the largest first.")] = "",

@@ -13,10 +13,11 @@ from service.api import (
     networks,
     studies,
     study_copies,
+    sweeps,
     workloads,
 )
 
 ROUTERS = (
-    health.router, metrics.router, studies.router, study_copies.router, events.router, designs.router,
+    health.router, metrics.router, studies.router, study_copies.router, sweeps.router, events.router, designs.router,
     evaluations.router, workloads.router, networks.router, catalog.router, keys.router,
 )  # fmt: skip

@@ -196,7 +196,9 @@ def resume_study(session: Session, study_id: str, is_wanted: VersionCheck = any_
     return study
 
 
-def begin_attempt(session: Session, study_id: str, attempt: int, chunks_planned: int, timeout_s: float) -> int | None:
+def begin_attempt(
+    session: Session, study_id: str, attempt: int, chunks_planned: int, timeout_s: float, workload_hash: str = ""
+) -> int | None:
     """Mark the attempt as running and return the chunks already done, or None if it must not run."""
     study = _current_attempt(session, study_id, attempt)
     if study is None:
@@ -204,6 +206,7 @@ def begin_attempt(session: Session, study_id: str, attempt: int, chunks_planned:
     if study.state == "queued":
         study.state = "running"
         study.chunks_planned, study.timeout_s = chunks_planned, timeout_s
+        study.workload_hash = study.workload_hash or workload_hash
         study.started_at_s = study.started_at_s or clock_s(session)
         study.version += 1
         _add_event(session, study, f"running-{attempt}", "state")
@@ -278,10 +281,21 @@ def events_after(session: Session, study_id: str, event_id: int, limit: int = 50
     return list(session.scalars(query.order_by(StudyEvent.id).limit(limit)))
 
 
-def studies_to_enqueue(session: Session) -> list[tuple[str, int]]:
-    """Return (study id, attempt) of queued studies whose attempt no job has been made for."""
-    query = sa.select(Study.id, Study.attempt).where(Study.state == "queued", Study.enqueued_attempt < Study.attempt)
-    return [(row.id, row.attempt) for row in session.execute(query.order_by(Study.created_at_s))]
+@dataclass(frozen=True)
+class WaitingStudy:
+    """A queued study whose attempt no job has been made for."""
+
+    id: str
+    attempt: int
+    queue: str
+    priority: int
+
+
+def studies_to_enqueue(session: Session) -> list[WaitingStudy]:
+    """Return the studies that wait for a job, the oldest first."""
+    query = sa.select(Study.id, Study.attempt, Study.queue, Study.priority)
+    query = query.where(Study.state == "queued", Study.enqueued_attempt < Study.attempt)
+    return [WaitingStudy(*row) for row in session.execute(query.order_by(Study.created_at_s, Study.id))]
 
 
 def mark_enqueued(session: Session, study_id: str, attempt: int) -> None:

@@ -148,6 +148,63 @@ class StudyInput(Table):
     input_id: Mapped[str] = mapped_column(sa.String(40), primary_key=True, index=True)
 
 
+class Sweep(Table):
+    """A grid of studies: what is varied, and when it was asked for."""
+
+    __tablename__ = "sweeps"
+
+    id: Mapped[str] = mapped_column(sa.String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(200))
+    owner: Mapped[str] = mapped_column(sa.String(40), default="")
+    document: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    created_at_s: Mapped[float] = mapped_column(index=True)
+
+
+class SweepCell(Table):
+    """One study of a sweep, with its place on every axis."""
+
+    __tablename__ = "sweep_cells"
+
+    sweep_id: Mapped[str] = mapped_column(sa.ForeignKey("sweeps.id", ondelete="CASCADE"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    coordinates: Mapped[list[int]] = mapped_column(sa.JSON)
+    study_id: Mapped[str] = mapped_column(sa.String(40), index=True)
+
+
+class Schedule(Table):
+    """When a study is repeated."""
+
+    __tablename__ = "schedules"
+
+    id: Mapped[str] = mapped_column(sa.String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(200))
+    owner: Mapped[str] = mapped_column(sa.String(40), default="")
+    state: Mapped[str] = mapped_column(sa.String(10))
+    cron: Mapped[str] = mapped_column(sa.String(100))
+    time_zone: Mapped[str] = mapped_column(sa.String(60))
+    overlap: Mapped[str] = mapped_column(sa.String(20))
+    missed: Mapped[str] = mapped_column(sa.String(20))
+    missed_after_s: Mapped[float]
+    document: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    next_fire_at_s: Mapped[float | None] = mapped_column(index=True)
+    created_at_s: Mapped[float] = mapped_column(index=True)
+    version: Mapped[int] = mapped_column(default=1)
+
+
+class ScheduleRun(Table):
+    """One fire of a schedule: the study it started or why it did not, and how its result differs from the last one."""
+
+    __tablename__ = "schedule_runs"
+
+    schedule_id: Mapped[str] = mapped_column(sa.ForeignKey("schedules.id", ondelete="CASCADE"), primary_key=True)
+    fire_at_s: Mapped[float] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(sa.String(12))
+    skipped_because: Mapped[str | None] = mapped_column(sa.Text)
+    study_id: Mapped[str | None] = mapped_column(sa.String(40), index=True)
+    drift: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    created_at_s: Mapped[float]
+
+
 class EvaluationAnswer(Table):
     """The answer to one evaluation request, by model version and content of the request."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, SetWorkflowID
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, SetEnqueueOptions, SetWorkflowID
 
 from service.db import executors, migrate, queries
 from service.db.session import Database, reading, writing
@@ -21,7 +21,9 @@ from service.settings import Settings
 
 LOG = structlog.get_logger("chipfit.jobs")
 
-QUEUE = "studies"
+QUEUES = ("studies", "sweeps")
+"""Studies that people wait for, and those of sweeps and schedules; a process takes from both at once."""
+
 APPLICATION_VERSION = "1"
 """Version of the workflow's steps. A change that old checkpoints cannot replay needs a new one and a migration."""
 
@@ -88,13 +90,22 @@ class JobExecutor:
         DBOS(config=self._dbos_config())
         try:
             self._workflow = self._register_workflow()
-            DBOS.listen_queues([QUEUE] if self.settings.run_studies else [])
+            DBOS.listen_queues(list(QUEUES) if self.settings.run_studies else [])
             DBOS.launch()
-            DBOS.register_queue(QUEUE, worker_concurrency=1, polling_interval_sec=0.1)
+            self._register_queues()
         except BaseException:
             DBOS.destroy(destroy_registry=True)
             raise
         self.launched = True
+
+    def _register_queues(self) -> None:
+        """Declare the queues with the limits of this process's settings; the last process to start decides."""
+        limits = {
+            "studies": (self.settings.study_concurrency, self.settings.max_running_studies),
+            "sweeps": (self.settings.cell_concurrency, self.settings.max_running_cells),
+        }
+        for name, (own, of_all) in limits.items():
+            DBOS.register_queue(name, worker_concurrency=own, global_concurrency=of_all, polling_interval_sec=0.1)
 
     def _dbos_config(self) -> DBOSConfig:
         return DBOSConfig(
@@ -181,22 +192,23 @@ class JobExecutor:
         """Make a job for every queued study that has none; its id makes a second one impossible."""
         with reading(self.database) as session:
             waiting = queries.studies_to_enqueue(session)
-        for study_id, attempt in waiting:
-            with SetWorkflowID(_workflow_id(study_id, attempt)):
-                DBOS.enqueue_workflow(QUEUE, self._workflow, study_id, attempt)
+        for each in waiting:
+            with SetWorkflowID(_workflow_id(each.id, each.attempt)), SetEnqueueOptions(priority=each.priority):
+                DBOS.enqueue_workflow(each.queue, self._workflow, each.id, each.attempt)
             with writing(self.database) as session:
-                queries.mark_enqueued(session, study_id, attempt)
+                queries.mark_enqueued(session, each.id, each.attempt)
 
     def _take_over_orphans(self) -> None:
         """Put work that nobody runs back into the queue; the eldest live executor does it for the dead ones."""
-        pending = DBOS.list_workflows(status="PENDING", queue_name=QUEUE, load_input=False, load_output=False)
+        pending = DBOS.list_workflows(status="PENDING", name="run_study", load_input=False, load_output=False)
         owners = {workflow.workflow_id: str(workflow.executor_id) for workflow in pending}
+        queue_of = {workflow.workflow_id: workflow.queue_name or QUEUES[0] for workflow in pending}
         with reading(self.database) as session:
             known = executors.list_executors(session) if owners else []
         taken = orphans(owners, known, self.executor_id, self.heartbeat, self.settings.stale_after_s)
         for workflow_id in [*taken, *self._lost(owners)]:
             LOG.warning("taking over", workflow_id=workflow_id, executor_id=owners[workflow_id])
-            DBOS.resume_workflow(workflow_id, queue_name=QUEUE)
+            DBOS.resume_workflow(workflow_id, queue_name=queue_of[workflow_id])
 
     def _lost(self, owners: dict[str, str]) -> list[str]:
         """Workflows this executor owns but has not been running for a while, as after a full disk."""

@@ -82,7 +82,10 @@ class StudyRunner:
                 self.cache.forget(study_id)
             problem = self.problem(study_id)
             chunks, timeout_s = self._chunks_planned(problem, attempt), self.engine.timeout_s(problem)
-            first = self._write(lambda session: queries.begin_attempt(session, study_id, attempt, chunks, timeout_s))
+            work = self.engine.workload_hash(problem)
+            first = self._write(
+                lambda session: queries.begin_attempt(session, study_id, attempt, chunks, timeout_s, work)
+            )
             return {"state": "stopped"} if first is None else {"state": "running", "chunk": first}
 
         return self._guarded(study_id, attempt, act)
