@@ -106,10 +106,10 @@ def quantise(
     require_fraction("attention_share", attention_share)
     distribution = observed_distribution(requests) if isinstance(requests, Requests) else requests
     moments = request_moments(distribution)
-    sums = _fine_sums(distribution, error_fraction)
-    scale = _tolerances(sums.sum(axis=0), error_fraction, attention_share)
-    groups = _cut(sums, scale)
-    return _classes(np.stack([sums[group].sum(axis=0) for group in groups]), moments, attention_share)
+    cells = _fine_cells(distribution, error_fraction)
+    tolerance = _tolerances(cells.sums.sum(axis=1), error_fraction, attention_share)
+    groups = _cut(cells, tolerance)
+    return _classes(np.stack([cells.total(group) for group in groups]), moments, attention_share)
 
 
 # Columns of the sums over a group of atoms: weight, x = input, y = output, p = cached prefix, their products, knees.
@@ -117,16 +117,30 @@ _W, _X, _Y, _P, _XX, _YY, _PP, _XY, _KNEES = range(9)
 _AXES = (_X, _Y, _P)
 
 
-def _fine_sums(distribution: RequestDistribution, error_fraction: float) -> FloatArray:
-    """Weighted sums of each atom, or of each cell of a fine grid where there are many, shape (n_cells, n_sums)."""
-    if len(distribution.weight) <= _FINE_ATOMS:
-        return np.column_stack(list(_products(distribution)))
+@dataclass(frozen=True)
+class _Cells:
+    """Weighted sums, shape (n_sums, n_cells), and the rank of each cell along each axis, shape (3, n_cells)."""
+
+    sums: FloatArray
+    ranks: IntArray
+
+    def total(self, group: IntArray) -> FloatArray:
+        """Sums over a group of cells, shape (n_sums,)."""
+        return np.array([column[group].sum() for column in self.sums])
+
+
+def _fine_cells(distribution: RequestDistribution, error_fraction: float) -> _Cells:
+    """Each atom as a cell, or the cells of a fine grid where there are many atoms."""
     lengths = (distribution.input_tokens, distribution.output_tokens, distribution.cached_prefix_tokens)
+    if len(distribution.weight) <= _FINE_ATOMS:
+        ranks = [np.unique(tokens, return_inverse=True)[1] for tokens in lengths]
+        return _Cells(np.stack(list(_products(distribution))), np.stack(ranks))
     width = _FINE_WIDTH * np.sqrt(error_fraction)
     codes = [np.floor(np.log1p(tokens) / width).astype(np.int64) for tokens in lengths]
-    key = (codes[0] * (codes[1].max() + 1) + codes[1]) * (codes[2].max() + 1) + codes[2]
-    _, cell = np.unique(key, return_inverse=True)
-    return np.column_stack([np.bincount(cell, weights=column) for column in _products(distribution)])
+    shape = tuple(int(code.max()) + 1 for code in codes)
+    keys, cell = np.unique(np.ravel_multi_index(codes, shape), return_inverse=True)
+    sums: FloatArray = np.stack([np.bincount(cell, weights=column) for column in _products(distribution)])
+    return _Cells(sums, np.stack(np.unravel_index(keys, shape)))
 
 
 def _products(distribution: RequestDistribution) -> Iterator[FloatArray]:
@@ -158,10 +172,10 @@ def _tolerances(total: FloatArray, error_fraction: float, attention_share: float
     return error_fraction * means
 
 
-def _cut(sums: FloatArray, tolerance: FloatArray) -> list[IntArray]:
+def _cut(cells: _Cells, tolerance: FloatArray) -> list[IntArray]:
     """Cut the cells into groups until the errors of every criterion sum to no more than its tolerance."""
-    groups = [np.arange(len(sums))]
-    errors = [_errors(sums.sum(axis=0)) / tolerance]
+    groups = [np.arange(cells.sums.shape[1])]
+    errors = [_errors(cells.total(groups[0])) / tolerance]
     while True:
         total = np.sum(errors, axis=0)
         worst = int(np.argmax(total))
@@ -171,31 +185,31 @@ def _cut(sums: FloatArray, tolerance: FloatArray) -> list[IntArray]:
         chosen = next((int(index) for index in order if len(groups[index]) > 1), None)
         if chosen is None:
             return groups
-        halves = _halves(sums, groups[chosen], worst)
+        halves = _halves(cells, groups[chosen], worst)
         groups[chosen : chosen + 1] = halves
-        errors[chosen : chosen + 1] = [_errors(sums[half].sum(axis=0)) / tolerance for half in halves]
+        errors[chosen : chosen + 1] = [_errors(cells.total(half)) / tolerance for half in halves]
 
 
-def _halves(sums: FloatArray, group: IntArray, criterion: int) -> list[IntArray]:
+def _halves(cells: _Cells, group: IntArray, criterion: int) -> list[IntArray]:
     """The two parts of a group with the least error of one criterion, over all cuts along each axis."""
     best_error, best = np.inf, [group[:1], group[1:]]
     knee = slice(criterion - 2, criterion - 1) if criterion >= 2 else slice(0)
-    inside = np.column_stack([sums[group, :_KNEES], sums[group, _KNEES:][:, knee]])
-    for axis in _AXES:
-        position = inside[:, axis] / inside[:, _W]
-        order = np.argsort(position, kind="stable")
-        sorted_position = position[order]
-        cuts = np.flatnonzero(sorted_position[1:] > sorted_position[:-1])
+    inside = [column[group] for column in (*cells.sums[:_KNEES], *cells.sums[_KNEES:][knee])]
+    for ranks in cells.ranks:
+        rank = ranks[group]
+        rank = rank - rank.min()
+        below = np.cumsum([np.bincount(rank, weights=column) for column in inside], axis=1).T
+        cuts = np.flatnonzero(np.bincount(rank))[:-1]
         if not cuts.size:
             continue
-        left = np.cumsum(inside[order], axis=0)
-        below, above = left[cuts], left[-1] - left[cuts]
-        both = _errors(below, KNEE_TOKENS[knee]) + _errors(above, KNEE_TOKENS[knee])
+        left, right = below[cuts], below[-1] - below[cuts]
+        both = _errors(left, KNEE_TOKENS[knee]) + _errors(right, KNEE_TOKENS[knee])
         error = both[:, min(criterion, 2)]
         at = int(np.argmin(error))
         if error[at] < best_error:
             best_error = float(error[at])
-            best = [group[order[: cuts[at] + 1]], group[order[cuts[at] + 1 :]]]
+            is_left = rank <= cuts[at]
+            best = [group[is_left], group[~is_left]]
     return best
 
 

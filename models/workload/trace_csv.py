@@ -37,9 +37,9 @@ def _plain_numbers(
     text: str, separator: str, header: Sequence[str], matched: Mapping[str, str]
 ) -> dict[str, FloatArray] | None:
     """All columns at once where every cell is a finite number and every row full, else None: read them one by one."""
-    if '"' in text or not {"session_id", "prefix_blocks"}.isdisjoint(matched):
+    if '"' in text or "prefix_blocks" in matched:
         return None
-    columns = [header.index(column) for column in matched.values()]
+    numbers = {field: header.index(column) for field, column in matched.items() if field != "session_id"}
     lines = _lines(text)
     next(lines)
     first = next((line for line in lines if line.strip()), None)
@@ -47,14 +47,24 @@ def _plain_numbers(
         return None
     try:
         table = np.loadtxt(
-            itertools.chain([first], lines), delimiter=separator, usecols=columns, ndmin=2, comments=None
+            itertools.chain([first], lines), delimiter=separator, usecols=list(numbers.values()), ndmin=2, comments=None
         )
     except ValueError:
         return None
     full = text.count(separator, _start(text)) == (len(table) + 1) * (len(header) - 1)
     if not (full and np.isfinite(table).all()):
         return None
-    return {field: np.ascontiguousarray(table[:, index]) for index, field in enumerate(matched)}
+    values = {field: np.ascontiguousarray(table[:, index]) for index, field in enumerate(numbers)}
+    if "session_id" in matched:
+        values["session_id"] = session_codes(_column(text, separator, header.index(matched["session_id"])), {})
+    return values
+
+
+def _column(text: str, separator: str, index: int) -> list[str]:
+    """Cells of one column of a table without quotes."""
+    lines = _lines(text)
+    next(lines)
+    return [line.rstrip("\r\n").split(separator)[index] for line in lines if line.strip()]
 
 
 def _checked_cells(

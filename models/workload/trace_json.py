@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from models.workload.trace_csv import session_codes
 from models.workload.trace_formats import SECONDS_PER_CLOCK, TraceColumns, TraceFormat, recognise
 
 TURN_TOKEN_KEYS = ("tokens", "num_tokens", "n_tokens", "token_count", "token_len")
+LINES_PER_CHUNK = 5_000
 WRAPPERS = ("requests", "data", "trace", "records", "results")
 
 
@@ -25,7 +28,7 @@ def read_json_trace(text: str, name: str) -> TraceColumns:
     except json.JSONDecodeError as error:
         if error.msg != "Extra data":
             raise ValueError(f"{name} line {error.lineno} column {error.colno}: malformed JSON, {error.msg}") from None
-        return _from_records(lambda: _line_records(text, name), name)
+        return _from_records(lambda: _line_chunks(text, name), name)
     except RecursionError:
         raise ValueError(f"{name}: malformed JSON, nested too deeply") from None
     if isinstance(document, Mapping):
@@ -35,7 +38,8 @@ def read_json_trace(text: str, name: str) -> TraceColumns:
         document = [document] if wrapped is None else wrapped
     if not isinstance(document, list) or not document:
         raise ValueError(f"{name}: the trace is empty")
-    return _from_records(lambda: ((f"record {row}", record) for row, record in enumerate(document, start=1)), name)
+    chunk = _Chunk("record", range(1, len(document) + 1), document)
+    return _from_records(lambda: iter([chunk]), name)
 
 
 def _is_record(document: Mapping[str, Any]) -> bool:
@@ -43,35 +47,55 @@ def _is_record(document: Mapping[str, Any]) -> bool:
     return not any(isinstance(value, list) for key, value in document.items() if key != "hash_ids")
 
 
-def _line_records(text: str, name: str) -> Iterator[tuple[str, Any]]:
-    """Place and record of each line, parsed one at a time."""
-    begin = 0
-    for number in itertools.count(1):
-        if begin >= len(text):
-            return
-        end = text.find("\n", begin)
-        line = text[begin:] if end < 0 else text[begin:end]
-        begin += len(line) + 1
-        if line.strip():
-            try:
-                yield f"line {number}", json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise ValueError(f"{name} line {number}: malformed JSON line, {error}") from None
+@dataclass(frozen=True)
+class _Chunk:
+    """Some records of a trace, and where each stands: a kind of place with its number."""
+
+    kind: str
+    numbers: Sequence[int]
+    records: list[Any]
+
+    def place(self, index: int) -> str:
+        """Where a record stands, as "line 7"."""
+        return f"{self.kind} {self.numbers[index]}"
 
 
-Records = Callable[[], Iterator[tuple[str, Any]]]
-"""Begins a new pass over the places and records of a trace."""
+def _line_chunks(text: str, name: str) -> Iterator[_Chunk]:
+    """Records of JSON lines, parsed some thousands at a time."""
+    lines = ((number, line) for number, line in enumerate(io.StringIO(text), start=1) if line.strip())
+    while chunk := list(itertools.islice(lines, LINES_PER_CHUNK)):
+        try:
+            records = json.loads("[" + ",".join([line for _, line in chunk]) + "]")
+        except (json.JSONDecodeError, RecursionError):
+            records = []
+        if len(records) != len(chunk):
+            records = [_line_record(line, number, name) for number, line in chunk]
+        yield _Chunk("line", [number for number, _ in chunk], records)
 
 
-def _objects(records: Records, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for place, record in records():
-        if not isinstance(record, Mapping):
-            raise ValueError(f"{name} {place}: must be an object, got {type(record).__name__}")
-        yield place, record
+def _line_record(line: str, number: int, name: str) -> Any:
+    try:
+        return json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{name} line {number}: malformed JSON line, {error}") from None
+
+
+Records = Callable[[], Iterator[_Chunk]]
+"""Begins a new pass over the records of a trace."""
+
+
+def _objects(records: Records, name: str) -> Iterator[_Chunk]:
+    """The records, all of which must be objects."""
+    for chunk in records():
+        if not set(map(type, chunk.records)) <= {dict}:
+            index = next(i for i, record in enumerate(chunk.records) if type(record) is not dict)
+            came = type(chunk.records[index]).__name__
+            raise ValueError(f"{name} {chunk.place(index)}: must be an object, got {came}")
+        yield chunk
 
 
 def _from_records(records: Records, name: str) -> TraceColumns:
-    _, first = next(_objects(records, name))
+    first = next(_objects(records, name)).records[0]
     if "conversations" in first or "conversation" in first:
         return _from_conversations(records, name)
     if "total_input_tokens" in first and "input_lens" not in first:
@@ -79,18 +103,20 @@ def _from_records(records: Records, name: str) -> TraceColumns:
     fmt, matched = recognise(first, name)
     columns: dict[str, list[Any]] = {field: [] for field in matched}
     seen: set[int] = set()
-    for place, record in _objects(records, name):
+    for chunk in _objects(records, name):
         for field, column in matched.items():
-            cell = record.get(column)
+            cells = [record.get(column) for record in chunk.records]
             if field == "prefix_blocks":
-                cell = _known_blocks(_checked_blocks(cell, f"{name} {place}, column '{column}'"), seen)
-            columns[field].append(cell)
+                _require_blocks(cells, chunk, name, column)
+                cells = [_known_blocks(cell, seen) for cell in cells]
+            columns[field] += cells
     return _columns(fmt, matched, columns, name, lambda row: _nth_place(records, row))
 
 
 def _nth_place(records: Records, row: int) -> str:
     """Where a row stands, by another pass that only an error pays for."""
-    return next(itertools.islice(records(), row, None))[0]
+    places = (chunk.place(index) for chunk in records() for index in range(len(chunk.records)))
+    return next(itertools.islice(places, row, None))
 
 
 def _from_arrays(document: Mapping[str, Any], name: str) -> TraceColumns:
@@ -150,17 +176,18 @@ def _numbers(cells: Sequence[Any], name: str, column: str, place: Callable[[int]
     return values
 
 
-def _checked_blocks(cell: Any, where: str) -> Sequence[int]:
-    if type(cell) is not list:
-        raise ValueError(f"{where}: must be a list of numbers, got {cell!r:.40}")
-    if not set(map(type, cell)) <= {int}:
-        raise ValueError(f"{where}: must be a list of whole numbers")
-    return cell
+def _require_blocks(cells: Sequence[Any], chunk: _Chunk, name: str, column: str) -> None:
+    for index, cell in enumerate(cells):
+        if type(cell) is not list or not set(map(type, cell)) <= {int}:
+            came = f"numbers, got {cell!r:.40}" if type(cell) is not list else "whole numbers"
+            raise ValueError(f"{name} {chunk.place(index)}, column '{column}': must be a list of {came}")
 
 
 def _known_blocks(chain: Sequence[int], seen: set[int]) -> int:
     """How many leading blocks were seen before; all of them are seen from now on."""
-    count = next((index for index, block in enumerate(chain) if block not in seen), len(chain))
+    if seen.issuperset(chain):
+        return len(chain)
+    count = next(index for index, block in enumerate(chain) if block not in seen)
     seen.update(chain[count:])
     return count
 
@@ -211,7 +238,8 @@ def _from_conversations(records: Records, name: str) -> TraceColumns:
     """One request per answer of a ShareGPT-style conversation: its prompt is everything said before it."""
     rows: list[tuple[float, float, float, float]] = []
     places: list[str] = []
-    for index, (place, record) in enumerate(_objects(records, name)):
+    placed = ((c.place(i), record) for c in _objects(records, name) for i, record in enumerate(c.records))
+    for index, (place, record) in enumerate(placed):
         spoken = cached = pending = 0.0
         turns = record.get("conversations", record.get("conversation"))
         if not isinstance(turns, list):
