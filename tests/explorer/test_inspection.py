@@ -1,11 +1,5 @@
 """Shape of the work of traces and studies."""
 
-import json
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from explorer.document import StudyError
@@ -14,7 +8,6 @@ from explorer.workload_file import inspect_file
 from tests.explorer.small_studies import study
 from tests.explorer.test_workload import LIST, TRAINING, VISION, mixture, of_kind
 
-ROOT = Path(__file__).parents[2]
 ROWS = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6,100,10\n2023-11-16 18:15:50.9,300,30\n"
 
 
@@ -90,30 +83,3 @@ def test_yaml_that_is_no_plain_study_is_refused(tmp_path, text, message):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(StudyError, match="no trace file"):
         inspect_file(tmp_path / "none.csv")
-
-
-def command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "service.cli", "workload", *arguments], cwd=ROOT, capture_output=True, text=True
-    )
-
-
-def test_the_command_prints_one_json_document(tmp_path):
-    (tmp_path / "azure.csv").write_text(ROWS)
-    done = command(str(tmp_path / "azure.csv"), "--json")
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["requests"]["output_tokens"]["mean"] == 20
-
-
-def test_the_command_prints_tables_of_a_study(tmp_path):
-    shutil.copy(ROOT / "examples" / "training.yaml", tmp_path)
-    done = command(str(tmp_path / "training.yaml"))
-    assert done.returncode == 0, done.stderr
-    assert "One step on one a100_sxm" in done.stdout
-
-
-def test_the_command_ends_with_code_2_and_one_line_on_bad_input(tmp_path):
-    done = command(str(tmp_path / "none.csv"))
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1

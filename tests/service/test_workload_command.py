@@ -75,3 +75,14 @@ def test_a_bad_network_is_refused_at_its_field(tmp_path: Path, changes: dict[str
     done = ran("explore", written(tmp_path, "study.yaml", json.dumps(document)), "--json")
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+def test_a_study_is_printed_as_tables() -> None:
+    done = ran("workload", str(Path(__file__).parents[2] / "examples" / "training.yaml"))
+    assert done.exit_code == 0, done.stderr
+    assert "One step on one a100_sxm" in done.stdout
+
+
+def test_a_missing_file_ends_with_code_2_and_one_line(tmp_path: Path) -> None:
+    done = ran("workload", str(tmp_path / "none.csv"))
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
