@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from explorer.bottleneck import bottleneck
 from explorer.identity import model_version
+from explorer.objectives import Objective
 from explorer.pareto import knee, non_dominated
 from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.precision_report import precision_report
@@ -22,14 +23,22 @@ from models.checks import FloatArray
 from models.hardware.design import DesignBatch
 
 
-def costs_of(problem: Problem, records: Sequence[TrialRecord]) -> FloatArray:
+class Searched(Protocol):
+    """What ranking records needs of a problem."""
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """Objectives in the order of the records' values."""
+
+
+def costs_of(problem: Searched, records: Sequence[TrialRecord]) -> FloatArray:
     """Objectives as things to minimise, shape (n_records, n_objectives)."""
     signs = np.array([o.sign for o in problem.objectives])
     values = np.array([r.objectives for r in records], dtype=np.float64).reshape(len(records), len(signs))
     return np.asarray(values * signs)
 
 
-def front_of(problem: Problem, records: Sequence[TrialRecord]) -> list[TrialRecord]:
+def front_of(problem: Searched, records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Feasible trials that no other one beats, best in the first objective first."""
     feasible = [r for r in records if r.feasible]
     if not feasible:
@@ -39,7 +48,7 @@ def front_of(problem: Problem, records: Sequence[TrialRecord]) -> list[TrialReco
     return [feasible[i] for i in sorted(front, key=lambda i: tuple(costs[i]))]
 
 
-def recommended_of(problem: Problem, front: Sequence[TrialRecord]) -> TrialRecord | None:
+def recommended_of(problem: Searched, front: Sequence[TrialRecord]) -> TrialRecord | None:
     """The best trial, or with several objectives the knee of the front."""
     return front[knee(costs_of(problem, front))] if front else None
 

@@ -99,8 +99,8 @@ def install_error_handlers(app: FastAPI, study_error: type[Exception]) -> None:
 
 
 STATUS_OF: dict[type[Exception], int] = {
-    InvalidRequestError: 422,
     StudyError: 422,
+    InvalidRequestError: 422,
     UnknownNameError: 404,
     NotFoundError: 404,
     ConflictError: 409,

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
+from explorer.outside import OutsideStudyDocument
 from service.engine import StudyEngine
 from service.errors import problem_responses
 from service.security import OPEN_PATHS, needed_scope
@@ -67,7 +68,10 @@ def _add_access(document: dict[str, Any], keys_required: bool) -> None:
 def _add_study(document: dict[str, Any], schema: dict[str, Any]) -> None:
     """Describe the body of a new study by the explorer's own schema."""
     schemas = document["components"]["schemas"]
-    schemas.update(schema.pop("$defs", {}))
-    schemas["Study"] = schema
+    outside = OutsideStudyDocument.model_json_schema(ref_template="#/components/schemas/{model}")
+    for each in (schema, outside):
+        schemas.update(each.pop("$defs", {}))
+    schemas["ModelStudy"], schemas["OutsideStudy"] = schema, outside
+    schemas["Study"] = {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("ModelStudy", "OutsideStudy")]}
     body = document["paths"]["/v1/studies"]["post"]["requestBody"]["content"]["application/json"]
     body["schema"] = {"$ref": "#/components/schemas/Study"}

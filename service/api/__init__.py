@@ -13,11 +13,23 @@ from service.api import (
     networks,
     studies,
     study_copies,
+    suggestions,
     sweeps,
     workloads,
 )
 
 ROUTERS = (
-    health.router, metrics.router, studies.router, study_copies.router, sweeps.router, events.router, designs.router,
-    evaluations.router, workloads.router, networks.router, catalog.router, keys.router,
-)  # fmt: skip
+    health.router,
+    metrics.router,
+    studies.router,
+    study_copies.router,
+    suggestions.router,
+    sweeps.router,
+    events.router,
+    designs.router,
+    evaluations.router,
+    workloads.router,
+    networks.router,
+    catalog.router,
+    keys.router,
+)

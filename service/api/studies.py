@@ -8,9 +8,11 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, BackgroundTasks, Depends, Path, Query, Request, Response
 
+from explorer.outside import is_outside, prepare_outside
 from service.api.documents import RequestDocument
 from service.api.paging import PageSize, PageToken, page_token, read_page_token
 from service.db import queries
+from service.db.suggestions import begin_outside_study
 from service.db.tables import Study
 from service.dependencies import (
     HEAVY_WORK,
@@ -26,7 +28,8 @@ from service.dependencies import (
     version_tag,
 )
 from service.errors import problem_responses
-from service.quotas import require_room
+from service.outside import create_outside_study, outside_extent
+from service.quotas import require_extent, require_room
 from service.schemas.designs import TrialRead
 from service.schemas.states import StudyQueue, StudyState
 from service.schemas.studies import (
@@ -92,13 +95,19 @@ def create_study(
     study_id: CreationId,
     tasks: BackgroundTasks,
 ) -> StudyRead:
-    """Check the study and queue it; `Location` is where to look for it."""
+    """Check the study and queue it, or with `evaluator: outside` begin to hand out its trials."""
+    response.headers["Location"] = request.url_for("get_study", study_id=study_id).path
+    if is_outside(document):
+        outside_problem = prepare_outside(document)
+        require_extent(outside_extent(outside_problem), settings)
+        require_room(session, caller, settings)
+        made = create_outside_study(session, study_id, outside_problem, document, engine.model_version, caller.key_id)
+        return StudyRead(**study_fields(made))
     planned = plan_study(database, engine, settings, document)
     require_room(session, caller, settings)
     study = queue_planned(session, engine, study_id, planned, caller.key_id)
     jobs.runner.cache.keep(study_id, planned.problem)
     LOG.info("study queued", study_id=study_id)
-    response.headers["Location"] = request.url_for("get_study", study_id=study_id).path
     tasks.add_task(jobs.wake.set)
     return StudyRead(**study_fields(study))
 
@@ -171,6 +180,8 @@ def resume_study(
 ) -> StudyRead:
     """Queue a cancelled or failed study again; it goes on after its last recorded chunk."""
     study = queries.resume_study(session, study_id, wanted)
+    if is_outside(study.document):
+        begin_outside_study(session, study, study.chunks_planned or 0)
     tasks.add_task(jobs.wake.set)
     return StudyRead(**study_fields(study))
 

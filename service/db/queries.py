@@ -68,7 +68,7 @@ def create_study(
     )  # fmt: skip
     session.add(study)
     session.flush()
-    _add_event(session, study, "queued-1", "state")
+    add_event(session, study, "queued-1", "state")
     return study
 
 
@@ -164,7 +164,7 @@ def extend_study(session: Session, study_id: str, document: Document, is_wanted:
 
 def delete_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> None:
     """Remove a finished study with everything it holds."""
-    study = _locked_study(session, study_id, is_wanted)
+    study = locked_study(session, study_id, is_wanted)
     if study.state in UNFINISHED_STATES:
         raise ConflictError(f"study '{study_id}' is {study.state}: cancel it before deleting it")
     for table in (design_records, designs):
@@ -176,23 +176,23 @@ def delete_study(session: Session, study_id: str, is_wanted: VersionCheck = any_
 
 def cancel_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> Study:
     """Turn a queued or running study into a cancelled one; what runs of it may write nothing any more."""
-    study = _locked_study(session, study_id, is_wanted)
+    study = locked_study(session, study_id, is_wanted)
     if study.state == "cancelled":
         return study
     if study.state not in UNFINISHED_STATES:
         raise ConflictError(f"study '{study_id}' has {study.state} and cannot be cancelled")
-    return _finish(session, study, "cancelled")
+    return end_study(session, study, "cancelled")
 
 
 def resume_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> Study:
     """Queue a cancelled or failed study again; it goes on after its last recorded chunk."""
-    study = _locked_study(session, study_id, is_wanted)
+    study = locked_study(session, study_id, is_wanted)
     if study.state not in ("cancelled", "failed"):
         raise ConflictError(f"study '{study_id}' is {study.state}: only a cancelled or failed study resumes")
     study.state, study.error, study.finished_at_s = "queued", None, None
     study.attempt += 1
     study.version += 1
-    _add_event(session, study, f"queued-{study.attempt}", "state")
+    add_event(session, study, f"queued-{study.attempt}", "state")
     return study
 
 
@@ -209,7 +209,7 @@ def begin_attempt(
         study.workload_hash = study.workload_hash or workload_hash
         study.started_at_s = study.started_at_s or clock_s(session)
         study.version += 1
-        _add_event(session, study, f"running-{attempt}", "state")
+        add_event(session, study, f"running-{attempt}", "state")
     return study.chunks_done
 
 
@@ -243,7 +243,7 @@ def record_chunk(
         study.from_history_done += from_history
         study.busy_s += chunk_s
         study.version += 1
-        _add_event(session, study, f"chunk-{chunk}", "progress")
+        add_event(session, study, f"chunk-{chunk}", "progress")
     return study.busy_s
 
 
@@ -253,7 +253,7 @@ def finish_attempt(session: Session, study_id: str, attempt: int, result: Docume
     if study is not None:
         study.result = None if result is None else {**result, "wall_s": study.busy_s}
         study.error = error
-        _finish(session, study, "failed" if result is None else "succeeded")
+        end_study(session, study, "failed" if result is None else "succeeded")
 
 
 def records_before(session: Session, study_id: str, chunk: int | None = None) -> list[Document]:
@@ -320,7 +320,7 @@ def retry_study(session: Session, study_id: str, attempt: int) -> None:
         study.state = "queued"
         study.attempt += 1
         study.version += 1
-        _add_event(session, study, f"queued-{study.attempt}", "state")
+        add_event(session, study, f"queued-{study.attempt}", "state")
 
 
 def find_answers(session: Session, keys: Sequence[str]) -> dict[str, Document]:
@@ -353,7 +353,7 @@ def progress(study: Study) -> Document:
     }  # fmt: skip
 
 
-def _locked_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> Study:
+def locked_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> Study:
     """Return the study, its row locked, so that its events get ids in the order of their commits."""
     study = session.scalar(sa.select(Study).where(Study.id == study_id).with_for_update())
     if study is None:
@@ -371,15 +371,17 @@ def _current_attempt(session: Session, study_id: str, attempt: int) -> Study | N
     return study
 
 
-def _finish(session: Session, study: Study, state: str) -> Study:
+def end_study(session: Session, study: Study, state: str) -> Study:
+    """Turn a locked study into one of its final states."""
     study.state = state
     study.finished_at_s = clock_s(session)
     study.version += 1
-    _add_event(session, study, f"{state}-{study.attempt}", "state")
+    add_event(session, study, f"{state}-{study.attempt}", "state")
     return study
 
 
-def _add_event(session: Session, study: Study, key: str, kind: str) -> None:
+def add_event(session: Session, study: Study, key: str, kind: str) -> None:
+    """Note that something happened to a study; its row is locked."""
     data = progress(study) | ({"error": study.error} if study.error else {})
     session.add(StudyEvent(study_id=study.id, key=key, kind=kind, data=data, created_at_s=clock_s(session)))
     session.flush()

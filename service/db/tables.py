@@ -216,6 +216,22 @@ class EvaluationAnswer(Table):
     created_at_s: Mapped[float]
 
 
+class Suggestion(Table):
+    """A trial that was handed out to be judged elsewhere: on loan until its lease ends, then done or failed."""
+
+    __tablename__ = "suggestions"
+
+    study_id: Mapped[str] = mapped_column(sa.ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    state: Mapped[str] = mapped_column(sa.String(16))
+    client: Mapped[str] = mapped_column(sa.String(80))
+    leases: Mapped[int]
+    lease_expires_at_s: Mapped[float]
+    params: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    design: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    failure: Mapped[str | None] = mapped_column(sa.Text)
+
+
 class ApiKey(Table):
     """A caller's key; of its secret only the hash is kept."""
 

@@ -14,6 +14,8 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from explorer.outside import is_outside
+from service import outside
 from service.db import queries
 from service.db.design_rows import find_judged
 from service.db.session import Database, reading, writing
@@ -123,6 +125,9 @@ class StudyRunner:
 
     def result_so_far(self, study_id: str) -> Document:
         """The result of the trials recorded so far, empty where there is none."""
+        study = self._read(lambda session: queries.get_study(session, study_id))
+        if is_outside(study.document):
+            return self._read(lambda session: outside.result_so_far(session, study))
         records = self.records(study_id, None)
         return self.engine.result_document(self.problem(study_id), records) if records else {}
 
