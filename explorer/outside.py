@@ -17,7 +17,7 @@ from explorer.document import StudyError, TechnologyDocument, read_document
 from explorer.objectives import Objective
 from explorer.quantities import Duration, Power
 from explorer.records import TrialRecord, design_document
-from explorer.report import binding_limit, front_of, point_document, recommended_of
+from explorer.report import binding_limit, front_of, recommended_of
 from explorer.samplers import AUTO, EXACT, SAMPLERS, distributions, optuna_study, unseen
 from explorer.space import Space, designs_at, point_of, read_space, values_at
 from models.checks import IntArray, UnknownNameError, require_known
@@ -212,6 +212,13 @@ def outside_record(
     )  # fmt: skip
 
 
+def _point(record: TrialRecord) -> dict[str, Any]:
+    return {
+        "trial": record.number, "params": record.params, "design": record.design,
+        "operating_point": record.operating_point, "metrics": record.metrics,
+    }  # fmt: skip
+
+
 def outside_result(problem: OutsideProblem, records: Sequence[TrialRecord]) -> dict[str, Any]:
     """Return the recommendation and the front in the form of every other study's result."""
     front = front_of(problem, records)
@@ -219,8 +226,8 @@ def outside_result(problem: OutsideProblem, records: Sequence[TrialRecord]) -> d
     document: dict[str, Any] = {
         "study": problem.document.model_dump(mode="json", exclude_none=True),
         "feasible": best is not None,
-        "recommended": None if best is None else point_document(best),
-        "pareto": [point_document(record) for record in front],
+        "recommended": None if best is None else _point(best),
+        "pareto": [_point(record) for record in front],
         "certificate": [],
         "explanation": {},
         "evaluated": len(records),

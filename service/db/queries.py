@@ -151,14 +151,14 @@ def studies_with_results(session: Session, ids: Sequence[str]) -> list[Study]:
 
 def extend_study(session: Session, study_id: str, document: Document, is_wanted: VersionCheck = any_version) -> Study:
     """Queue a finished study again with a document that asks for more; it goes on after its last recorded chunk."""
-    study = _locked_study(session, study_id, is_wanted)
+    study = locked_study(session, study_id, is_wanted)
     if study.state not in FINISHED_STATES:
         raise ConflictError(f"study '{study_id}' is {study.state}: only a finished study is extended")
     study.document = document
     study.state, study.error, study.result, study.finished_at_s = "queued", None, None, None
     study.attempt += 1
     study.version += 1
-    _add_event(session, study, f"queued-{study.attempt}", "state")
+    add_event(session, study, f"queued-{study.attempt}", "state")
     return study
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from explorer.document import StudyError
-from explorer.outside import outside_record, outside_result, prepare_outside, propose_outside
+from explorer.outside import is_outside, outside_record, outside_result, prepare_outside, propose_outside
 from tests.explorer.small_studies import SPACE
 
 DOCUMENT = {
