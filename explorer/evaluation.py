@@ -11,6 +11,7 @@ import numpy as np
 from explorer.document import StudyDocument, StudyError, read_document
 from explorer.identity import model_version
 from explorer.inputs import Inputs, named_trace, with_named_workload
+from explorer.intervals import intervals_document
 from explorer.objectives import COMBINED, REGRET, Objective
 from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.problem import Judgement, Problem, judge_designs, prepare
@@ -161,10 +162,12 @@ def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | No
     """One judged design as plain data; `serves` says whether it does the work, `feasible` whether it is in budget."""
     excess = {name: float(values[index]) for name, values in judgement.excess.items()}
     work = [value for name, value in excess.items() if name not in CHIP_LIMITS]
+    metrics = metrics_document(problem, judgement, index)
     document: dict[str, Any] = {
         "design": design_document(judgement.designs, index),
         "operating_point": operating_point(problem, judgement, index),
-        "metrics": metrics_document(problem, judgement, index),
+        "metrics": metrics,
+        "intervals": intervals_document(problem, judgement, index, metrics),
         "serves": bool(max(work) <= 0),
         "feasible": bool(judgement.feasible[index]),
         "excess_fractions": {name: max(value, -1.0) for name, value in excess.items() if np.isfinite(value)},

@@ -11,6 +11,7 @@ import numpy as np
 
 from explorer.bottleneck import bottleneck
 from explorer.identity import model_version
+from explorer.intervals import intervals_of, stability_of
 from explorer.objectives import Objective
 from explorer.pareto import knee, non_dominated
 from explorer.percentiles import design_percentiles, states_arrivals
@@ -93,9 +94,10 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
     """
     front = front_of(problem, records)
     best = recommended_of(problem, front)
+    figures = zip(front, percentiles_of(problem, front), intervals_of(problem, front), strict=True)
     points = {
-        record.number: point_document(problem, record, percentiles)
-        for record, percentiles in zip(front, percentiles_of(problem, front), strict=True)
+        record.number: point_document(problem, record, percentiles) | {"intervals": intervals}
+        for record, percentiles, intervals in figures
     }
     document: dict[str, Any] = {
         "study": problem.document.model_dump(mode="json", by_alias=True, exclude_none=True),
@@ -105,6 +107,7 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
         "recommended": None if best is None else points[best.number],
         "pareto": list(points.values()),
         "certificate": certificate_of(records),
+        "stability": [] if best is None else stability_of(problem, records, best),
         "explanation": {} if best is None else explanation(problem, best),
         "evaluated": len(records),
         "feasible_designs": sum(r.feasible for r in records),

@@ -299,11 +299,10 @@ def attention_reports(rows: AttentionRows) -> list[GroupReport]:
         predicted, rows.chip_id, lambda chip: constants_without(FAMILIES, chip), lambda v: predicted_time_s(rows, v)
     )
     notes = _source_notes(rows, values)
-    spread = np.where(rows.decode, values["decode_interval_ratio"], values["prefill_interval_ratio"])
     labels = Labels(group, rows.chip_id, rows.dtype)
     return grouped_reports(
         rows.rows, labels, rows.measured_s, predicted, roofline_s(rows), left_out,
-        interval_ratio=spread, notes=notes,
+        notes=notes,
         calibrated=calibrated_prediction(rows.rows.table, rows.chip_id, lambda used: time_under_s(rows, used)),
     )  # fmt: skip
 

@@ -258,10 +258,9 @@ def collective_reports(rows: CollectiveRows, n_skipped: int = 0, reason: str = "
     left_out = left_out_prediction(
         predicted, rows.chip_id, lambda chip: constants_without(FAMILIES, chip), lambda v: predicted_time_s(rows, v)
     )
-    spread = np.full(len(predicted), values["interval_ratio"])
     labels = Labels(rows.group, rows.device, rows.dtype)
     reports = grouped_reports(
-        rows.rows, labels, rows.measured_s, predicted, roofline_s(rows), left_out, interval_ratio=spread, notes=NOTES,
+        rows.rows, labels, rows.measured_s, predicted, roofline_s(rows), left_out, notes=NOTES,
         calibrated=calibrated_prediction(
             rows.rows.table, rows.device, lambda used: predicted_time_s(rows, used.constants("collectives"))
         ),

@@ -139,7 +139,6 @@ def elementwise_row_reports(rows: ElementwiseRows) -> list[GroupReport]:
         predicted, rows.chip_id, lambda chip: constants_without(FAMILIES, chip), lambda v: predicted_time_s(rows, v)
     )
     roofline = rows.traffic_bytes / rows.designs.memory_bandwidth_bytes_per_s
-    spread = np.full(len(predicted), values["interval_ratio"])
     labels = Labels(rows.rows.text("op"), rows.chip_id, rows.rows.text("dtype"))
     return grouped_reports(
         rows.rows,
@@ -148,7 +147,6 @@ def elementwise_row_reports(rows: ElementwiseRows) -> list[GroupReport]:
         predicted,
         roofline,
         left_out,
-        interval_ratio=spread,
         calibrated=calibrated_prediction(rows.rows.table, rows.chip_id, lambda used: time_under_s(rows, used)),
     )
 

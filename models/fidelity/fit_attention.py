@@ -129,13 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     decodes = [aic[1], infersim.take(infersim.decode)]
     values = fit_all(prefills, decodes, "")
-    left_out: dict[str, dict[str, float]] = {}
-    errors: dict[str, list[FloatArray]] = {"prefill": [], "decode": []}
-    for chip in np.unique(np.concatenate([part.chip_id for part in decodes])):
-        left_out[str(chip)] = own = fit_all(prefills, decodes, str(chip))
-        errors["decode"] += [_log_errors(part, part.chip_id == chip, decode_time_s, own) for part in decodes]
-        errors["prefill"] += [_log_errors(part, part.chip_id == chip, prefill_time_s, own) for part in prefills]
-    _write(values, left_out, errors)
+    chips = np.unique(np.concatenate([part.chip_id for part in decodes]))
+    _write(values, {str(chip): fit_all(prefills, decodes, str(chip)) for chip in chips})
 
 
 def _sample(
@@ -161,30 +156,10 @@ def _group(rows: AttentionRows) -> NDArray[np.str_]:
     return np.asarray(np.char.add(np.char.add(op, " "), rows.dtype))
 
 
-def _log_errors(
-    rows: AttentionRows,
-    own: BoolArray,
-    model: Callable[[AttentionRows, Mapping[str, float]], FloatArray],
-    values: Mapping[str, float],
-) -> FloatArray:
-    if not own.any():
-        return np.zeros(0)
-    part = rows.take(own)
-    return np.asarray(np.abs(np.log(model(part, values) / part.measured_s)))
-
-
-def _write(
-    values: Mapping[str, float], left_out: Mapping[str, Mapping[str, float]], errors: Mapping[str, list[FloatArray]]
-) -> None:
+def _write(values: Mapping[str, float], left_out: Mapping[str, Mapping[str, float]]) -> None:
     ranges = left_out_ranges(left_out)
-    intervals = tuple(
-        Parameter(f"{kind}_interval_ratio", float(np.exp(np.quantile(np.concatenate(parts), 0.9))), 0, 1, "1",
-                  "90 % of left-out rows lie within this factor")
-        for kind, parts in errors.items()
-    )  # fmt: skip
-    full = {**values, **{each.name: each.start for each in intervals}}
-    write_constants("attention", PREFILL + DECODE, full, SOURCE, ranges)
-    write_constants("attention_sources", CONVERSION + DECODE_SOURCES + intervals, full, SOURCE, ranges)
+    write_constants("attention", PREFILL + DECODE, values, SOURCE, ranges)
+    write_constants("attention_sources", CONVERSION + DECODE_SOURCES, values, SOURCE, ranges)
     write_left_out("attention", PREFILL + CONVERSION + DECODE + DECODE_SOURCES, left_out, SOURCE)
 
 

@@ -116,19 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     values = fit_all(aic, others, "")
     fitted = np.unique(aic.chip_id[np.isin(aic.group, ("nccl", "pcie"))])
     left_out = {str(chip): fit_all(aic, others, str(chip)) for chip in fitted}
-    errors = [
-        np.abs(np.log(predicted_time_s(part, left_out[chip]) / part.measured_s))
-        for chip in left_out
-        for part in (aic.take((aic.chip_id == chip) & (aic.group == "nccl")),)
-    ]
-    interval = Parameter(
-        "interval_ratio", float(np.exp(np.quantile(np.concatenate(errors), 0.9))), 0, 1, "1",
-        "90 % of left-out NCCL rows lie within this factor",
-    )  # fmt: skip
-    full = {**values, interval.name: interval.start}
     notes = left_out_ranges(left_out)
-    write_constants("collective", LINKED + HOST_PATH + FRAMEWORK + ONE_SHOT, full, SOURCE, notes)
-    write_constants("collective_sources", (*ENGINES, *FLOORS, interval), full, FLOOR_SOURCE, notes)
+    write_constants("collective", LINKED + HOST_PATH + FRAMEWORK + ONE_SHOT, values, SOURCE, notes)
+    write_constants("collective_sources", ENGINES + FLOORS, values, FLOOR_SOURCE, notes)
     write_left_out("collective", LINKED + HOST_PATH + FRAMEWORK + ONE_SHOT + ENGINES + FLOORS, left_out, SOURCE)
 
 

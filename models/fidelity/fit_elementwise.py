@@ -72,12 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     values = fit_all(vidur, host, "")
     chips = np.unique(np.concatenate([vidur.chip_id, host.chip_id]))
     left_out = {str(chip): fit_all(vidur, host, str(chip)) for chip in chips}
-    errors = [
-        np.abs(np.log(predicted_time_s(part, left_out[str(chip)]) / part.measured_s))
-        for chip in np.unique(vidur.chip_id)
-        for part in (vidur.take(vidur.chip_id == chip),)
-    ]
-    _write(values, left_out, errors)
+    _write(values, left_out)
 
 
 def _sample(rows: ElementwiseRows, known: Mapping[str, float]) -> Sample:
@@ -96,9 +91,7 @@ def _borrowed(values: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in named.items() if name not in fitted}
 
 
-def _write(
-    values: Mapping[str, float], left_out: Mapping[str, Mapping[str, float]], errors: Sequence[FloatArray]
-) -> None:
+def _write(values: Mapping[str, float], left_out: Mapping[str, Mapping[str, float]]) -> None:
     borrowed = tuple(
         Parameter(
             name, value, value, value, "s" if name.endswith("_s") else "cycles", "borrowed, no row times it alone"
@@ -106,12 +99,9 @@ def _write(
         for name, value in _borrowed(values).items()
     )
     softmax = HOST[:2]
-    interval = Parameter("interval_ratio", float(np.exp(np.quantile(np.concatenate(errors), 0.9))), 0, 1, "1",
-                         "90 % of left-out rows lie within this factor")  # fmt: skip
-    full = {**values, interval.name: interval.start}
     notes = left_out_ranges(left_out)
-    write_constants("elementwise", VIDUR + softmax + borrowed, full, SOURCE, notes)
-    write_constants("elementwise_sources", (*HOST[2:], interval), full, HOST_SOURCE, notes)
+    write_constants("elementwise", VIDUR + softmax + borrowed, values, SOURCE, notes)
+    write_constants("elementwise_sources", HOST[2:], values, HOST_SOURCE, notes)
     write_left_out("elementwise", VIDUR + HOST, left_out, SOURCE)
 
 

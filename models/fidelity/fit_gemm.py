@@ -187,26 +187,6 @@ def _residual_note(groups: Sequence[GemmRows], values: Mapping[str, float]) -> s
     return f"fitted to up to {ROWS_PER_GROUP} rows each; mean absolute error " + "; ".join(parts)
 
 
-def write_interval(unseen: Mapping[str, Mapping[str, float]], groups: Sequence[GemmRows]) -> None:
-    """Rewrite the 5 and 95 % quantiles of log(measured / predicted) on chips left out, each chip weighted alike."""
-    levels = np.linspace(0.005, 0.995, 100)
-    spread = []
-    for chip, values in unseen.items():
-        known = {group.dtype[0] for group in groups if group.chip[0] != chip}
-        own = [g for g in groups if g.chip[0] == chip and group_stage(g) != "floor" and g.dtype[0] in known]
-        if own:
-            residual = np.concatenate([np.log(group.latency_s / predict_with(group, values)) for group in own])
-            spread.append(np.quantile(residual, levels))
-    low, high = np.quantile(np.concatenate(spread), [0.05, 0.95])
-    note = f"{len(spread)} chips; each left out of its own constants"
-    lines = ["name,value,unit,source,note"]
-    lines += [
-        f"{name},{value:.4g},1,quantile of residuals by models/fidelity/fit_gemm.py,{note}"
-        for name, value in (("log_ratio_low", low), ("log_ratio_high", high))
-    ]
-    (DATA / "constants" / "gemm_interval.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 def main(directory: Path) -> None:
     """Fit the global set and one set without each chip, all from the same neutral start, and rewrite their files."""
     groups = fit_groups(directory)
@@ -214,12 +194,9 @@ def main(directory: Path) -> None:
     start = {name: bound.start for free in STAGES.values() for name, bound in free.items()}
     values = fit(groups, base | start, MOST_EVALUATIONS)
     write_constants("gemm", values, groups)
-    unseen = {}
     for chip in sorted({str(group.chip[0]) for group in groups}):
         others = [group for group in groups if group.chip[0] != chip]
-        unseen[chip] = fit(others, base | start, MOST_EVALUATIONS)
-        write_constants(f"gemm_without_{chip}", unseen[chip], others)
-    write_interval(unseen, groups)
+        write_constants(f"gemm_without_{chip}", fit(others, base | start, MOST_EVALUATIONS), others)
 
 
 if __name__ == "__main__":

@@ -73,19 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     values = fit_all(layers, grouped, fallback, "")
     chips = np.unique(np.concatenate([layers.chip_id, grouped.chip_id]))
     left_out = {str(chip): fit_all(layers, grouped, fallback, str(chip)) for chip in chips}
-    errors = [
-        np.abs(np.log(layer_time_s(part, left_out[chip]) / part.measured_s))
-        for chip in left_out
-        for part in (layers.take((layers.chip_id == chip) & ~fallback),)
-    ]
-    interval = Parameter(
-        "interval_ratio", float(np.exp(np.quantile(np.concatenate(errors), 0.9))), 0, 1, "1",
-        "90 % of left-out rows of tuned series lie within this factor",
-    )  # fmt: skip
-    full = {**values, interval.name: interval.start}
     notes = left_out_ranges(left_out)
-    write_constants("moe", LAYER, full, SOURCE, notes)
-    write_constants("moe_sources", (*GROUPED, interval), full, GROUPED_SOURCE, notes)
+    write_constants("moe", LAYER, values, SOURCE, notes)
+    write_constants("moe_sources", GROUPED, values, GROUPED_SOURCE, notes)
     write_left_out("moe", LAYER + GROUPED, left_out, SOURCE)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,12 @@ from models.fidelity.gemm_prediction import (
     source_constants,
 )
 from models.fidelity.gemm_rows import GemmRows, read_gemm_rows
+from models.fidelity.interval_classes import stated_interval
 from models.fidelity.profiles import profile_of_rows
 from models.fidelity.report import GroupReport, TableReader, error_statistics
 from models.operators.gemm_constants import gemm_constants
-from models.tables import constants
 
+SIDES = ("large", "small")
 LARGE_SIDE = 512
 """Rows with n and k of at least this are group `large`, the others `small`."""
 
@@ -48,12 +48,12 @@ def gemm_reports(path: Path) -> Iterable[GroupReport]:
         If the file is not such a table.
     """
     rows = read_gemm_rows(path)
-    return _reports(rows, ("large", "small")) or [_empty_report(rows)]
+    return _reports(rows, SIDES) or [_empty_report(rows)]
 
 
-def gemm_row_reports(rows: GemmRows) -> list[GroupReport]:
-    """Reports of rows that are one group, one for each chip and dtype."""
-    return _reports(rows, ("all",))
+def gemm_row_reports(rows: GemmRows, group: str) -> list[GroupReport]:
+    """Reports of rows that are one group of this name, one for each chip and dtype."""
+    return _reports(rows, (group,))
 
 
 def _reports(rows: GemmRows, groups: tuple[str, ...]) -> list[GroupReport]:
@@ -62,7 +62,7 @@ def _reports(rows: GemmRows, groups: tuple[str, ...]) -> list[GroupReport]:
     for chip, dtype in sorted(set(zip(rows.chip, rows.dtype, strict=True))):
         for group in groups:
             large = np.minimum(rows.n, rows.k) >= LARGE_SIDE
-            here = (rows.chip == chip) & (rows.dtype == dtype) & ((group == "all") | (large == (group == "large")))
+            here = (rows.chip == chip) & (rows.dtype == dtype) & ((group not in SIDES) | (large == (group == "large")))
             if here.any():
                 reports.append(_group_report(rows.take(here), group, rows.skipped if not reports else []))
     return reports
@@ -80,7 +80,7 @@ def _group_report(rows: GemmRows, group: str, skipped: list[dict[str, Any]]) -> 
         roofline=roofline_latency_s(rows),
         left_out=left_out,
         calibrated=_calibrated_s(rows),
-        interval=_interval_s(left_out),
+        interval=stated_interval(rows.table, group, str(rows.dtype[0]), chip, left_out),
     )
     return GroupReport(
         table=rows.table,
@@ -100,18 +100,6 @@ def _calibrated_s(rows: GemmRows) -> FloatArray | None:
     """Prediction under the profile of the rows' device, where there is one [s]."""
     profile = profile_of_rows(rows.table, str(rows.chip[0]))
     return None if profile is None else gemm_prediction_under(rows, profile.calibration)
-
-
-def _interval_s(predicted_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Nominal 90 % interval of a chip that the constants never saw [s]."""
-    low, high = _interval_log_ratio()
-    return predicted_s * np.exp(low), predicted_s * np.exp(high)
-
-
-@functools.cache
-def _interval_log_ratio() -> tuple[float, float]:
-    table = constants("gemm_interval")
-    return table["log_ratio_low"], table["log_ratio_high"]
 
 
 def _empty_report(rows: GemmRows) -> GroupReport:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.checks import FloatArray
+from models.fidelity.interval_classes import stated_interval
 from models.fidelity.profiles import profile_of_rows
 from models.fidelity.report import GroupReport, error_statistics
 from models.fidelity.rows import MeasuredRows, StringArray
@@ -68,23 +69,20 @@ def grouped_reports(
     *,
     calibrated: FloatArray | None = None,
     quantity: str = "latency",
-    interval_ratio: FloatArray | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> list[GroupReport]:
     """
     Return one report per (group, device string, format), in sorted order.
 
-    `interval_ratio` of shape (n_rows,) spans the stated 90 % interval of a chip that the constants never saw,
-    left_out / x .. left_out * x. `calibrated` is that of `calibrated_prediction`.
+    The 90 % interval about `left_out` is that of the class of operators, learned from other dies. `calibrated` is that
+    of `calibrated_prediction`.
     """
     table = rows.table
     keys = np.array([labels.group, labels.chip_id, labels.dtype])
     reports = []
     for group, chip_id, dtype in sorted({(str(a), str(b), str(c)) for a, b, c in keys.T}):
         own = (labels.group == group) & (labels.chip_id == chip_id) & (labels.dtype == dtype)
-        span = None
-        if interval_ratio is not None:
-            span = (left_out[own] / interval_ratio[own], left_out[own] * interval_ratio[own])
+        span = stated_interval(table, group, dtype, chip_id, left_out[own])
         profiled = None if calibrated is None or np.isnan(calibrated[own]).any() else calibrated[own]
         statistics = error_statistics(
             predicted[own], measured[own], roofline=roofline[own], left_out=left_out[own], calibrated=profiled,

@@ -24,7 +24,7 @@ def layer_reports(path: Path) -> list[GroupReport]:
         for resident in (False, True):
             here = rows.linear.take(np.asarray(rows.resident == resident))
             group = "linear, weights kept" if resident else "linear"
-            reports += [replace(each, group=group) for each in gemm_row_reports(here)] if len(here.m) else []
+            reports += gemm_row_reports(here, group) if len(here.m) else []
     if rows.vector is not None:
         reports += elementwise_row_reports(rows.vector)
     if rows.attention is not None:

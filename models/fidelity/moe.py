@@ -193,11 +193,10 @@ def _reports(rows: ExpertRows, group: StringArray, model: Any, notes: Mapping[st
     left_out = left_out_prediction(
         predicted, rows.chip_id, lambda chip: constants_without(FAMILIES, chip), lambda v: model(rows, v)
     )
-    spread = np.full(len(predicted), values["interval_ratio"])
     roofline = np.maximum(*_bounds(rows))
     labels = Labels(group, rows.chip_id, rows.dtype)
     return grouped_reports(
-        rows.rows, labels, rows.measured_s, predicted, roofline, left_out, interval_ratio=spread, notes=notes,
+        rows.rows, labels, rows.measured_s, predicted, roofline, left_out, notes=notes,
         calibrated=calibrated_prediction(
             rows.rows.table, rows.chip_id, lambda used: model(rows, used.constants("experts"))
         ),

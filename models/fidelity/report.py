@@ -57,6 +57,10 @@ class GroupReport:
     mean_absolute_difference: float | None = None
     """Of shares, where a difference says more than a ratio."""
     leave_one_device_out_mean_absolute_difference: float | None = None
+    left_out_log_bias: float | None = None
+    """Median of log(measured / left-out prediction)."""
+    left_out_log_half_width: float | None = None
+    """Half of the span of those logarithms between 5 and 95 %."""
     interval_coverage: float | None = None
     interval_width: float | None = None
     pairs: int | None = None
@@ -128,11 +132,14 @@ def error_statistics(
     if left_out is not None:
         median = np.median(absolute_percentage_errors(left_out, measured))
         statistics["leave_one_device_out_median_ape"] = float(median)
+        low, middle, high = np.quantile(np.log(measured / left_out), [0.05, 0.5, 0.95])
+        statistics["left_out_log_bias"] = float(middle)
+        statistics["left_out_log_half_width"] = float(high - low) / 2.0
     if interval is not None:
-        low, high = interval
-        inside: BoolArray = (measured >= low) & (measured <= high)
+        lowest, highest = interval
+        inside: BoolArray = (measured >= lowest) & (measured <= highest)
         statistics["interval_coverage"] = float(inside.mean())
-        statistics["interval_width"] = float(np.median(np.sqrt(high / low)) - 1.0)
+        statistics["interval_width"] = float(np.median(np.sqrt(highest / lowest)) - 1.0)
     return statistics
 
 

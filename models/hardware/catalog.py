@@ -101,6 +101,14 @@ def chip_of_device() -> Mapping[str, str]:
     return MappingProxyType(aliases | {chip_id: chip_id for chip_id in chip_ids()})
 
 
+@functools.cache
+def die_of_chip(chip_id: str) -> str:
+    """Return what products of one compute die have in common: vendor, node and area; the chip itself if not known."""
+    row = _shipped_rows().get(chip_id, {})
+    parts = [row.get(name, "") for name in ("vendor", "node_nm", "compute_die_mm2")]
+    return "-".join(parts) if all(parts) else chip_id
+
+
 def chip_rows(path: Path | None = None) -> dict[str, dict[str, str]]:
     """Return id -> row of a table of chips, the added columns filled from the shipped catalogue where it lacks them."""
     if path is None or path == CHIPS:

@@ -1,0 +1,186 @@
+"""90 % intervals of the figures of judged designs, and how often another design would win within them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from explorer.bottleneck import alternative_of
+from explorer.problem import Judgement, Problem, judge_points
+from explorer.records import TrialRecord
+from explorer.space import point_of
+from models.checks import FloatArray
+from models.hardware.area import area_interval_mm2
+from models.hardware.design import DesignBatch, take
+from models.hardware.intervals import unit_cost_interval_usd
+from models.operators.intervals import NORMAL_90
+from models.operators.step import StepProgram, run_step
+from models.operators.term_spread import UNCALIBRATED_SHARE, StepSpread, step_spread
+from models.serving.steady import CompiledServing
+from models.tables import constants
+
+SLOWER: Mapping[str, float] = {
+    "step_s": 1.0, "tpot_p95_s": 1.0, "ttft_p95_s": 1.0, "units_per_s": -1.0, "requests_per_s": -1.0,
+    "sustainable_requests_per_s": -1.0, "output_tokens_per_s": -1.0, "sustainable_output_tokens_per_s": -1.0,
+    "output_tokens_per_s_per_chip": -1.0, "output_tokens_per_s_per_mm2": -1.0, "output_tokens_per_s_per_usd": -1.0,
+    "usd_per_million_output_tokens": 1.0, "usd_per_unit": 1.0, "images_per_s": -1.0, "trained_tokens_per_s": -1.0,
+    "usd_per_million_trained_tokens": 1.0,
+}  # fmt: skip
+"""Metric -> how it moves in log with log(step time)."""
+
+HARDWARE: Mapping[str, Callable[[DesignBatch], tuple[FloatArray, FloatArray]]] = {
+    "area_mm2": area_interval_mm2,
+    "unit_cost_usd": unit_cost_interval_usd,
+}
+"""Figure of the chip -> its own interval, ends of shape (n_designs,)."""
+
+CHIP_SHARE: Mapping[str, str] = {
+    "output_tokens_per_s_per_mm2": "area_mm2", "output_tokens_per_s_per_usd": "unit_cost_usd",
+    "usd_per_million_output_tokens": "unit_cost_usd", "usd_per_unit": "unit_cost_usd",
+    "usd_per_million_trained_tokens": "unit_cost_usd",
+}  # fmt: skip
+"""Metric -> figure of the chip whose interval it takes beside that of time."""
+
+N_SAMPLES = 4000
+NEAR_BEST = 64
+"""Designs that are compared with the recommended one at most."""
+
+
+def intervals_document(
+    problem: Problem, judgement: Judgement, index: int, metrics: Mapping[str, Any]
+) -> dict[str, Any]:
+    """
+    Return metric -> {low, high, label} of one judged design.
+
+    Times follow the spread of every operator of the step (of prompt and step for the first token); rates and costs
+    follow the time. `label` is `uncalibrated` where a part of the step is of an operator, size or format that no
+    measurement shows, else `calibrated`. With several scenarios the widest step is taken.
+    """
+    designs = take(judgement.designs, [index])
+    half_width, first_token, calibrated = 0.0, 0.0, True
+    for compiled, chosen in zip(problem.scenarios, judgement.chosen, strict=True):
+        step = _spread(problem, compiled.program, designs, np.array([[chosen[index]]]))
+        half_width = max(half_width, float(step.half_width[0]))
+        calibrated = calibrated and bool(step.uncalibrated_share[0] <= UNCALIBRATED_SHARE)
+        if isinstance(compiled, CompiledServing):
+            place = np.array([[compiled.prompt_index[chosen[index]]]])
+            prompt = _spread(problem, compiled.prompt, designs, place)
+            first_token = max(first_token, float(prompt.half_width[0]), float(step.half_width[0]))
+    own = {name: _log_half_width(read(designs)) for name, read in HARDWARE.items()}
+    found = {}
+    for name, value in metrics.items():
+        if isinstance(value, float) and name in SLOWER:
+            time = first_token if name == "ttft_p95_s" else half_width
+            width = float(np.hypot(time, own.get(CHIP_SHARE.get(name, ""), 0.0)))
+            found[name] = _interval(value, width, calibrated)
+    for name, read in HARDWARE.items():
+        low, high = read(designs)
+        found[name] = {"low": float(low[0]), "high": float(high[0]), "label": "calibrated"}
+    return found
+
+
+def _interval(value: float, half_width: float, calibrated: bool) -> dict[str, Any]:
+    factor = float(np.exp(half_width))
+    return {"low": value / factor, "high": value * factor, "label": "calibrated" if calibrated else "uncalibrated"}
+
+
+def _log_half_width(ends: tuple[FloatArray, FloatArray]) -> float:
+    return float(np.log(ends[1][0] / ends[0][0]) / 2.0)
+
+
+def _spread(problem: Problem, program: StepProgram, designs: DesignBatch, alternatives: np.ndarray) -> StepSpread:
+    activity = run_step(program, designs, problem.tables, alternatives=alternatives, keep_terms=True)
+    return step_spread(program, alternatives, activity.terms, activity.time_s)
+
+
+def stability(
+    problem: Problem, designs: DesignBatch, chosen: Sequence[np.ndarray], values: FloatArray, recommended: int
+) -> list[dict[str, Any]]:
+    """
+    Return for each objective that follows the time how often another design would win within the intervals.
+
+    The level of every group of operators is drawn for each design, log-normal with its spread between devices, of
+    which `shared_between_designs_fraction` is common to all designs; the errors within a device are each design's own.
+
+    Parameters
+    ----------
+    problem : Problem
+    designs : DesignBatch
+        The recommended design and those nearest to it, n_designs.
+    chosen : sequence of arrays of shape (n_designs,)
+        Alternative of each scenario.
+    values : array of shape (n_designs, n_objectives)
+        Objectives as predicted.
+    recommended : int
+        Position of the recommended design.
+
+    Returns
+    -------
+    list of dict
+        {metric, designs, another_wins_fraction, samples}.
+    """
+    errors = _sampled_log_errors(problem, designs, chosen)
+    found = []
+    for i, objective in enumerate(problem.objectives):
+        slower = SLOWER.get(objective.metric, 0.0)
+        if slower == 0.0 or not np.all(values[:, i] > 0):
+            continue
+        costs = objective.sign * (np.log(values[:, i])[None, :] + slower * errors)
+        wins = np.argmin(costs, axis=1)
+        best = int(np.argmin(objective.sign * values[:, i]))
+        found.append({
+            "metric": objective.metric, "designs": designs.n_designs, "samples": N_SAMPLES,
+            "another_wins_fraction": float(np.mean(wins != best)),
+            "recommended_wins_fraction": float(np.mean(wins == recommended)),
+        })  # fmt: skip
+    return found
+
+
+def _sampled_log_errors(problem: Problem, designs: DesignBatch, chosen: Sequence[np.ndarray]) -> FloatArray:
+    """Errors of log(step time), mean over the scenarios, shape (n_samples, n_designs)."""
+    rng = np.random.default_rng(0)
+    shared = constants("intervals")["shared_between_designs_fraction"]
+    total = np.zeros((N_SAMPLES, designs.n_designs))
+    for compiled, alternative in zip(problem.scenarios, chosen, strict=True):
+        spread = _spread(problem, compiled.program, designs, np.asarray(alternative)[:, None])
+        _, levels = spread.levels
+        common = rng.standard_normal((N_SAMPLES, levels.shape[1])) @ levels.T
+        own = np.sqrt(np.square(levels).sum(axis=1)) * rng.standard_normal(total.shape)
+        alone = np.sqrt(np.square(spread.shares * spread.within).sum(axis=1)) * rng.standard_normal(total.shape)
+        total += (np.sqrt(shared) * common + np.sqrt(1.0 - shared) * own + alone) / NORMAL_90
+    return np.asarray(total / len(problem.scenarios))
+
+
+def judged_again(problem: Problem, records: Sequence[TrialRecord]) -> Judgement:
+    """Return the judgement of trials at their own operating points where a study has one serving scenario."""
+    points = np.array([point_of(problem.space, each.params) for each in records])
+    first = problem.scenarios[0]
+    wanted = None
+    if len(problem.scenarios) == 1 and isinstance(first, CompiledServing):
+        wanted = np.array([alternative_of(first, each.operating_point) for each in records])
+    return judge_points(problem, points, wanted)
+
+
+def intervals_of(problem: Problem, records: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """Return `intervals_document` of each trial."""
+    if not records:
+        return []
+    judgement = judged_again(problem, records)
+    return [intervals_document(problem, judgement, i, each.metrics) for i, each in enumerate(records)]
+
+
+def stability_of(problem: Problem, records: Sequence[TrialRecord], best: TrialRecord) -> list[dict[str, Any]]:
+    """Return `stability` of the recommended trial among the feasible ones that come nearest to it."""
+    others = [each for each in records if each.feasible and each.number != best.number and each.params != best.params]
+    signs = np.array([each.sign for each in problem.objectives])
+    loss = [float(np.sum(signs * np.log(_positive(each.objectives) / _positive(best.objectives)))) for each in others]
+    near = [best, *(others[i] for i in np.argsort(loss, kind="stable")[: NEAR_BEST - 1])]
+    judgement = judged_again(problem, near)
+    values = np.array([each.objectives for each in near], dtype=np.float64)
+    return stability(problem, judgement.designs, judgement.chosen, values, 0)
+
+
+def _positive(values: Sequence[float]) -> FloatArray:
+    return np.maximum(np.asarray(values, dtype=np.float64), np.finfo(float).tiny)
