@@ -12,7 +12,7 @@ from models.fidelity.report import GroupReport
 from models.fidelity.validate import validate
 from models.tables import DATA, read_rows
 
-TABLES = ("aic_*", "vidur_*", "llmcompass_gemm", "llmcompass_elementwise", "llmcompass_allreduce", "infersim_*")
+OPERATOR_TABLES = ("aic_*", "vidur_*", "llmcompass_gemm", "llmcompass_elementwise", "llmcompass_allreduce", "infersim_*")
 HEADER = """# log(measured / predicted) of groups of rows by constants that never saw the device: median, and
 # half of the span from 5 to 95 %. Written by models/fidelity/fit_intervals.py from the complete tables.
 """
@@ -37,7 +37,7 @@ def residual_rows(reports: Iterable[GroupReport]) -> list[list[str]]:
 
 def main(directory: Path) -> None:
     """Validate all tables of operators below a folder and write `operator_residuals.csv`."""
-    paths = sorted({path for glob in TABLES for path in directory.rglob(f"{glob}.csv")})
+    paths = sorted({path for glob in OPERATOR_TABLES for path in directory.rglob(f"{glob}.csv")})
     reports = [each.report for each in validate(paths).reports]
     with (DATA / "operator_residuals.csv").open("w", encoding="utf-8", newline="") as file:
         file.write(HEADER)
