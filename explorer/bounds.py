@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,14 +13,21 @@ from explorer.constraints import chip_violations
 from explorer.document import StudyError
 from explorer.objectives import COMBINED, REGRET, Mixture, Objective, objective_values
 from explorer.problem import Problem
-from explorer.space import designs_at
+from explorer.space import RATE_DOUBLING, Parameter, Space, designs_at, numeric_values
 from models.checks import BoolArray, FloatArray, IntArray
 from models.evaluate import evaluate
 from models.evaluation import ScenarioEvaluation, worst_violation
 from models.hardware.area import die_area_mm2
+from models.hardware.array_variants import variants_code
 from models.hardware.design import DesignBatch
 from models.hardware.power import full_rate_power_w
 from models.metrics import METRICS
+from models.operators.program_traits import used_classes, used_links
+from models.precision.formats import RATE_CLASSES
+from models.precision.promotion import class_code, promoted_classes
+
+LINKS: Mapping[str, str] = {"scale_up": "scale_up_link", "scale_out": "scale_out_link"}
+"""Kind of link -> parameter that sets its bandwidth."""
 
 SLACK = 1e-9
 """Relative slack by which bounds are rounded outward against floating point."""
@@ -29,7 +38,8 @@ class Boxes:
     """
     Boxes of a space: per parameter the lowest and the highest index, and a window of inner alternatives.
 
-    `low` and `high` have shape (n_boxes, n_parameters) and are equal for categories. `first` and `last` of shape
+    `low` and `high` have shape (n_boxes, n_parameters) and are equal for categories that are not joined. `first` and
+    `last` of shape
     (n_boxes,) are the window: alternatives of one degree and mix, neighbouring batches. `parent` is a tag that
     selections carry along.
     """
@@ -92,40 +102,99 @@ def idle_parameters(problem: Problem) -> tuple[str, ...]:
 
     A second tier is idle only beside the choice of none: of two tiers neither need be cheaper in every respect.
     """
-    used = frozenset().union(*[each.used_links for each in problem.scenarios])
-    links = [f"{link}_link" for link in ("scale_up", "scale_out") if link not in used]
+    used = frozenset().union(
+        *[used_links(each.program, np.arange(each.n_alternatives)) for each in problem.scenarios]
+    )
     tiers = [p.name for p in problem.space.parameters if p.name == "second_tier" and "none" in p.values]
-    return (*tiers, *links)
+    return (*tiers, *[parameter for link, parameter in LINKS.items() if link not in used])
 
 
 def root_boxes(problem: Problem) -> Boxes:
     """
-    Return boxes that cover the space: one for every combination of categories, and of degree and mix.
+    Return boxes that hold an optimum: for every combination of categories, and of degree and mix.
 
-    Parameters that nothing uses are fixed at their cheapest value, which loses no optimum since area, power and
-    cost rise with them and nothing else changes.
+    Parameters that nothing uses are fixed at their cheapest value, and formats that a mix does not use are left
+    out beside it, which loses no optimum since area, power and cost rise with them and nothing else changes.
     """
     space, idle = problem.space, idle_parameters(problem)
-    ranges = []
-    for p in space.parameters:
-        if p.name in idle:
-            ranges.append([0 if p.ordered else p.values.index("none")])
-        else:
-            ranges.append([0] if p.ordered else list(range(len(p.values))))
-    grid = np.array(np.meshgrid(*ranges, indexing="ij")).reshape(len(ranges), -1).T
-    high = grid.copy()
-    for i, p in enumerate(space.parameters):
-        if p.ordered and p.name not in idle:
-            high[:, i] = len(p.values) - 1
+    spans = [_root_spans(p, idle) for p in space.parameters]
+    corner = [np.array(np.meshgrid(*ends, indexing="ij")).reshape(len(spans), -1).T for ends in zip(*spans, strict=True)]
     windows = alternative_windows(problem)
-    n = len(grid)
-    return Boxes(
-        np.repeat(grid, len(windows), axis=0),
-        np.repeat(high, len(windows), axis=0),
-        np.tile(windows[:, 0], n),
-        np.tile(windows[:, 1], n),
-        np.zeros(n * len(windows), dtype=np.int64),
-    )
+    category, window = np.meshgrid(np.arange(len(corner[0])), np.arange(len(windows)), indexing="ij")
+    category, window = category.reshape(-1), window.reshape(-1)
+    formats = [p.name for p in space.parameters].index("native_formats")
+    kept = _useful_formats(problem, windows)[window, corner[0][category, formats]]
+    category, window = category[kept], window[kept]
+    low, high, chosen = corner[0][category], corner[1][category], windows[window]
+    for link, axis in _link_axes(space).items():
+        high[~_uses_link(problem, windows, link)[window], axis] = 0
+    return Boxes(low, high, chosen[:, 0], chosen[:, 1], np.zeros(len(low), dtype=np.int64))
+
+
+def _link_axes(space: Space) -> dict[str, int]:
+    """Axis of each kind of link."""
+    names = [p.name for p in space.parameters]
+    return {link: names.index(parameter) for link, parameter in LINKS.items()}
+
+
+def _uses_link(problem: Problem, windows: IntArray, link: str) -> BoolArray:
+    """Whether some alternative of each window sends over a kind of link, shape (n_windows,)."""
+    if len(problem.scenarios) > 1:
+        return np.array([LINKS[link] not in idle_parameters(problem)])
+    program = problem.scenarios[0].program
+    return np.array([link in used_links(program, np.arange(first, last + 1)) for first, last in windows])
+
+
+def _root_spans(parameter: Parameter, idle: tuple[str, ...]) -> tuple[list[int], list[int]]:
+    """Lowest and highest index of each part of a parameter's values that boxes start from."""
+    last = len(parameter.values) - 1
+    if parameter.name in idle:
+        cheapest = 0 if parameter.ordered else parameter.values.index("none")
+        return [cheapest], [cheapest]
+    if parameter.ordered or parameter.joined:
+        return [0], [last]
+    return list(range(last + 1)), list(range(last + 1))
+
+
+def _useful_formats(problem: Problem, windows: IntArray) -> BoolArray:
+    """
+    Whether a set of native formats can be best for the mix of a window, shape (n_windows, n_format_sets).
+
+    It cannot where a subset of it computes every class of the mix in the same way: the subset is the smaller
+    array and is as fast.
+    """
+    sets = next(p.values for p in problem.space.parameters if p.name == "native_formats")
+    useful = np.ones((len(windows), len(sets)), dtype=bool)
+    if len(problem.scenarios) > 1:
+        return useful
+    for row, (first, last) in enumerate(windows):
+        used = used_classes(problem.scenarios[0].program, np.arange(first, last + 1))
+        ways = [_way_computed(native, used) for native in sets]
+        for i, own in enumerate(sets):
+            useful[row, i] = not any(set(o) < set(own) and ways[j] == ways[i] for j, o in enumerate(sets))
+    return useful
+
+
+def _way_computed(native_formats: tuple[str, ...], used: frozenset[int]) -> tuple[tuple[float, ...], ...]:
+    """How arrays with some native formats compute each class: whether natively, as which, and at which rate."""
+    rates = np.zeros((1, len(RATE_CLASSES)))
+    for name in native_formats:
+        rates[0, class_code(name)] = RATE_DOUBLING.get(name, 1.0)
+    computed = promoted_classes(rates)[0]
+    return tuple((rates[0, code] > 0, computed[code], rates[0, computed[code]]) for code in sorted(used))
+
+
+def _array_variants(space: Space, boxes: Boxes) -> IntArray:
+    """Set of array organisations that each box holds, as codes of shape (n_boxes,)."""
+    axes = [i for i, p in enumerate(space.parameters) if p.joined]
+    spans = np.concatenate([boxes.low[:, axes], boxes.high[:, axes]], axis=1)
+    distinct, inverse = np.unique(spans, axis=0, return_inverse=True)
+    values = [numeric_values(space.parameters[i]) for i in axes]
+    codes = []
+    for span in distinct:
+        held = [each[low : high + 1] for each, low, high in zip(values, span[:2], span[2:], strict=True)]
+        codes.append(variants_code(frozenset(itertools.product(*held))))
+    return np.array(codes)[inverse.reshape(-1)]
 
 
 def alternative_windows(problem: Problem) -> IntArray:
@@ -176,6 +245,7 @@ def corners(problem: Problem, boxes: Boxes) -> tuple[DesignBatch, DesignBatch]:
     upper = designs_at(problem.space, boxes.high, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
     if same:
         return upper, upper
+    upper = dataclasses.replace(upper, array_variants=_array_variants(problem.space, boxes).astype(np.float64))
     lower = designs_at(problem.space, boxes.low, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
     return upper, lower
 

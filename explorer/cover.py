@@ -78,7 +78,7 @@ class CoverSearch:
 
     def __post_init__(self) -> None:
         space = self.problem.space
-        self._axes = np.array([i for i, p in enumerate(space.parameters) if p.ordered and len(p.values) > 1])
+        self._axes = space.split_axes
         if not len(self._pseudo_cost):
             self._pseudo_cost = np.ones(len(space.parameters))
         nothing = np.zeros(0, dtype=np.int64)

@@ -78,7 +78,7 @@ class ExactSearch:
 
     def __post_init__(self) -> None:
         space = self.problem.space
-        self._axes = np.array([i for i, p in enumerate(space.parameters) if p.ordered and len(p.values) > 1])
+        self._axes = space.split_axes
         self._pseudo_cost = np.ones(len(space.parameters))
         self._closed_bound = np.inf
         self._roots = shuffled(root_boxes(self.problem))

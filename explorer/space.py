@@ -24,12 +24,17 @@ RATE_DOUBLING = {"int8": 2.0, "fp8": 2.0, "fp4": 4.0}
 """Rate over bf16 of the formats a searched array may add: it doubles each time the width halves."""
 
 
+JOINED = ("stationarity", "array_groups")
+"""Categories that decide nothing but the cycles of matrix products and, by groups, area."""
+
+
 @dataclass(frozen=True)
 class Parameter:
     """
     One free choice: its allowed values as written in a study, and whether more of it is a larger resource.
 
-    `ordered` parameters rise along `values`; the others are categories that a proof must enumerate.
+    `ordered` parameters rise along `values`; the others are categories that a proof must enumerate, save the
+    `joined` ones, of which a bound may take the best for every operator.
     """
 
     name: str
@@ -37,12 +42,19 @@ class Parameter:
     values: tuple[Any, ...]
     ordered: bool
 
+    @property
+    def joined(self) -> bool:
+        """Whether a box may hold several values of this category."""
+        return self.name in JOINED
+
 
 @dataclass(frozen=True)
 class _Declaration:
     unit: str
     ordered: bool
     check: Callable[[Any], Any]
+    rising: bool = False
+    """Whether values are kept in rising order though more is no larger resource."""
 
 
 def _number(minimum: float, maximum: float) -> Callable[[Any], float]:
@@ -86,7 +98,7 @@ def _name_of(kind: str, known: Sequence[str]) -> Callable[[Any], str]:
 DECLARED: Mapping[str, _Declaration] = {
     "array_shape": _Declaration("m x n x k", False, _array_shape),
     "stationarity": _Declaration("", False, _name_of("stationarity", [s.name.lower() for s in Stationarity])),
-    "array_groups": _Declaration("1", False, _integer(1, 64)),
+    "array_groups": _Declaration("1", False, _integer(1, 64), rising=True),
     "arrays_per_core": _Declaration("1", True, _integer(1, 64)),
     "n_cores": _Declaration("1", True, _integer(1, 4096)),
     "clock": _Declaration("GHz", True, _number(0.05, 5)),
@@ -113,6 +125,12 @@ class Space:
     def n_designs(self) -> int:
         """Number of points."""
         return int(np.prod([float(len(p.values)) for p in self.parameters], dtype=object))
+
+    @property
+    def split_axes(self) -> IntArray:
+        """Positions of the parameters of which a box may hold several values."""
+        several = [(p.ordered or p.joined) and len(p.values) > 1 for p in self.parameters]
+        return np.flatnonzero(several)
 
     @property
     def sizes(self) -> IntArray:
@@ -172,7 +190,8 @@ def _parameter(name: str, values: Any, faults: list[dict[str, str]]) -> Paramete
         faults.append({"pointer": f"/space/{name}", "detail": "must hold at least one value"})
     if len(set(checked)) != len(checked):
         faults.append({"pointer": f"/space/{name}", "detail": "must not repeat a value"})
-    return Parameter(name, declared.unit, tuple(sorted(checked) if declared.ordered else checked), declared.ordered)
+    values = sorted(checked) if declared.ordered or declared.rising else checked
+    return Parameter(name, declared.unit, tuple(values), declared.ordered)
 
 
 def designs_at(space: Space, points: IntArray, *, node_nm: float, tdp_w: float) -> DesignBatch:
@@ -220,12 +239,13 @@ def designs_at(space: Space, points: IntArray, *, node_nm: float, tdp_w: float) 
 
 
 def _column(parameter: Parameter, index: IntArray) -> FloatArray:
-    """Values of one parameter as numbers: codes for names, rates for formats, sizes for shapes."""
-    return np.asarray(_numeric_values(parameter), dtype=np.float64)[index]
+    """Numbers of one parameter's values at `index`."""
+    return np.asarray(numeric_values(parameter), dtype=np.float64)[index]
 
 
 @functools.lru_cache(maxsize=256)
-def _numeric_values(parameter: Parameter) -> tuple[Any, ...]:
+def numeric_values(parameter: Parameter) -> tuple[Any, ...]:
+    """Values of one parameter as numbers: codes for names, rates for formats, sizes for shapes."""
     codes: Mapping[str, Callable[[Any], Any]] = {
         "stationarity": lambda v: int(Stationarity[v.upper()]),
         "second_tier": lambda v: int(SecondTier[v.upper()]),

@@ -92,6 +92,7 @@ class DesignBatch:
     tdp_w: FloatArray = parameter("W", "power cap under which the clock settles")
     stationarity: FloatArray = parameter("code", "operand that stays in the array (Stationarity)", 0.0)
     array_groups: FloatArray = parameter("1", "groups inside one array that must be coordinated", 1.0)
+    array_variants: FloatArray = parameter("code", "organisations to take the best of; 0 its own (array_variants)", 0.0)
     scale_out_bytes_per_s: FloatArray = parameter("B/s", "links to other nodes, one direction", 0.0)
     host_bytes_per_s: FloatArray = parameter("B/s", "link to the host, one direction", 32e9)
     second_tier: FloatArray = parameter("code", "second memory tier (SecondTier)", 0.0)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.checks import FloatArray, IntArray
+from models.hardware.array_variants import organisations
 from models.hardware.design import DesignBatch, take
 from models.hardware.rates import OPERAND_BYTES, RATE_CLASSES, NativeClasses, native_signature, rate_ratios
 from models.operators.activity import DEQUANTISED_ROWS, Columns, TermActivity, beside_conversions, codes, widened
@@ -56,7 +57,7 @@ GEMM_COLUMNS = (
 SHAPE_COLUMNS = ("m", "n", "k", "instances")
 CYCLE_FIELDS = (
     "array_m", "array_n", "array_k", "arrays_per_core", "n_cores", "scratchpad_bytes_per_core",
-    "noc_bytes_per_cycle_per_core", "stationarity", "array_groups", "bulk_async_copy",
+    "noc_bytes_per_cycle_per_core", "stationarity", "array_groups", "array_variants", "bulk_async_copy",
 )  # fmt: skip
 CACHE_FIELDS = ("l2_bytes", "l2_halves", "n_cores", "scratchpad_bytes_per_core")
 
@@ -450,8 +451,19 @@ def _block_cycles(
 def _shape_cycles(
     program: StepProgram, members: IntArray, designs: DesignBatch, operand_bytes: float, rate_ratio: FloatArray
 ) -> FloatArray:
+    """On-chip cycles of the distinct shapes of one block at one width of the operands, (n_designs, n_members)."""
+    cycles = np.full((designs.n_designs, len(members)), np.inf)
+    for rows, some in organisations(designs):
+        own = _own_shape_cycles(program, members, some, operand_bytes, rate_ratio[rows])
+        cycles[rows] = np.minimum(cycles[rows], own)
+    return cycles
+
+
+def _own_shape_cycles(
+    program: StepProgram, members: IntArray, designs: DesignBatch, operand_bytes: float, rate_ratio: FloatArray
+) -> FloatArray:
     """
-    On-chip cycles of the distinct shapes of one block at one width of the operands, (n_designs, n_members).
+    On-chip cycles of arrays in one organisation, (n_designs, n_members).
 
     Equal GEMMs of one kernel run one after the other on all cores, or each on a core of its own: what is faster.
     """
