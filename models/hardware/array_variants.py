@@ -8,7 +8,6 @@ picks the best of them for every product, so this bounds them all at the price o
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -44,22 +43,29 @@ def variants_code(variants: frozenset[Variant]) -> int:
     return _sets().code_of(variants) if len(variants) > 1 else 0
 
 
-def organisations(designs: DesignBatch) -> Iterator[tuple[IntArray, DesignBatch]]:
+def organisations(designs: DesignBatch) -> tuple[IntArray, DesignBatch]:
     """
-    Yield designs of one organisation each that together stand for `designs`.
+    Return designs of one organisation each that together stand for `designs`.
 
-    Yields
-    ------
-    rows : array of shape (n_some,)
-        Positions in `designs`.
-    some : DesignBatch
-        Those designs with one of their organisations; without sets, `designs` as they are.
+    Returns
+    -------
+    first : array of shape (n_designs,)
+        Where those of each design begin.
+    members : DesignBatch
+        Of n_members entries, design by design; without sets `designs` as they are.
     """
-    for code in np.unique(designs.array_variants).astype(np.int64):
-        rows = np.flatnonzero(designs.array_variants == code)
-        some = designs if len(rows) == designs.n_designs else take(designs, rows)
-        if not code:
-            yield rows, some
-        for stationarity, groups in sorted(_sets().members[code]):
-            own = np.zeros(len(rows))
-            yield rows, replace(some, stationarity=own + stationarity, array_groups=own + groups, array_variants=own)
+    codes = designs.array_variants.astype(np.int64)
+    if not codes.any():
+        return np.arange(designs.n_designs), designs
+    sets = {code: sorted(_sets().members[code]) for code in np.unique(codes)}
+    size = np.array([max(len(sets[code]), 1) for code in codes])
+    rows = np.repeat(np.arange(designs.n_designs), size)
+    members = take(designs, rows)
+    own = [
+        sets[code] or [(designs.stationarity[i], designs.array_groups[i])] for i, code in enumerate(codes)
+    ]
+    pairs = np.array([pair for each in own for pair in each])
+    single = replace(
+        members, stationarity=pairs[:, 0], array_groups=pairs[:, 1], array_variants=np.zeros(len(rows))
+    )
+    return np.cumsum(size) - size, single

@@ -452,11 +452,10 @@ def _shape_cycles(
     program: StepProgram, members: IntArray, designs: DesignBatch, operand_bytes: float, rate_ratio: FloatArray
 ) -> FloatArray:
     """On-chip cycles of the distinct shapes of one block at one width of the operands, (n_designs, n_members)."""
-    cycles = np.full((designs.n_designs, len(members)), np.inf)
-    for rows, some in organisations(designs):
-        own = _own_shape_cycles(program, members, some, operand_bytes, rate_ratio[rows])
-        cycles[rows] = np.minimum(cycles[rows], own)
-    return cycles
+    first, each = organisations(designs)
+    size = np.diff(np.append(first, each.n_designs))
+    cycles = _own_shape_cycles(program, members, each, operand_bytes, np.repeat(rate_ratio, size))
+    return cycles if each is designs else np.asarray(np.minimum.reduceat(cycles, first, axis=0))
 
 
 def _own_shape_cycles(
