@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,12 @@ from models.evaluation import ScenarioEvaluation, worst_violation
 from models.hardware.area import die_area_mm2
 from models.hardware.array_variants import variants_code
 from models.hardware.design import DesignBatch
+from models.hardware.memory import (
+    cheapest_of,
+    memory_bandwidth_bytes_per_s,
+    memory_capacity_bytes,
+    memory_table,
+)
 from models.hardware.power import full_rate_power_w
 from models.metrics import METRICS
 from models.operators.program_traits import used_classes, used_links
@@ -28,6 +35,9 @@ from models.precision.promotion import class_code, promoted_classes
 
 LINKS: Mapping[str, str] = {"scale_up": "scale_up_link", "scale_out": "scale_out_link"}
 """Kind of link -> parameter that sets its bandwidth."""
+
+WINDOW_STEPS = (1, 4, 8)
+"""Widths of windows up to which boxes are bounded together; wider ones are one further group."""
 
 SLACK = 1e-9
 """Relative slack by which bounds are rounded outward against floating point."""
@@ -151,9 +161,17 @@ def _root_spans(parameter: Parameter, idle: tuple[str, ...]) -> tuple[list[int],
     if parameter.name in idle:
         cheapest = 0 if parameter.ordered else parameter.values.index("none")
         return [cheapest], [cheapest]
+    if parameter.name == "memory_kind":
+        return _runs([bool(memory_table()["hbm"][kind]) for kind in numeric_values(parameter)])
     if parameter.ordered or parameter.joined:
         return [0], [last]
     return list(range(last + 1)), list(range(last + 1))
+
+
+def _runs(values: list[bool]) -> tuple[list[int], list[int]]:
+    """First and last position of each run of equal values."""
+    starts = [i for i, value in enumerate(values) if i == 0 or value != values[i - 1]]
+    return starts, [*[start - 1 for start in starts[1:]], len(values) - 1]
 
 
 def _useful_formats(problem: Problem, windows: IntArray) -> BoolArray:
@@ -184,16 +202,17 @@ def _way_computed(native_formats: tuple[str, ...], used: frozenset[int]) -> tupl
     return tuple((rates[0, code] > 0, computed[code], rates[0, computed[code]]) for code in sorted(used))
 
 
-def _array_variants(space: Space, boxes: Boxes) -> IntArray:
+def _array_variants(space: Space, boxes: Boxes) -> FloatArray:
     """Set of array organisations that each box holds, as codes of shape (n_boxes,)."""
-    axes = [i for i, p in enumerate(space.parameters) if p.joined]
+    names = [p.name for p in space.parameters]
+    axes = [names.index("stationarity"), names.index("array_groups")]
     spans = np.concatenate([boxes.low[:, axes], boxes.high[:, axes]], axis=1)
     distinct, inverse = np.unique(spans, axis=0, return_inverse=True)
     values = [numeric_values(space.parameters[i]) for i in axes]
     codes = []
     for span in distinct:
         held = [each[low : high + 1] for each, low, high in zip(values, span[:2], span[2:], strict=True)]
-        codes.append(variants_code(frozenset(itertools.product(*held))))
+        codes.append(float(variants_code(frozenset(itertools.product(*held)))))
     return np.array(codes)[inverse.reshape(-1)]
 
 
@@ -230,7 +249,7 @@ def bound_boxes(
     cost = np.full((boxes.n_boxes, len(objectives)), np.inf)
     first, last, left_out = boxes.first.copy(), boxes.last.copy(), np.full(boxes.n_boxes, np.inf)
     width = boxes.last - boxes.first + 1
-    sizes = np.maximum(1, 2 ** np.ceil(np.log2(width)).astype(np.int64))
+    sizes = np.searchsorted(WINDOW_STEPS, width)
     for size in np.unique(sizes):
         rows = np.flatnonzero(sizes == size)
         part = _bound_window(problem, boxes.take(rows), int(width[rows].max()), objectives, threshold)
@@ -239,15 +258,50 @@ def bound_boxes(
 
 
 def corners(problem: Problem, boxes: Boxes) -> tuple[DesignBatch, DesignBatch]:
-    """Performance batch (upper corners) and cost batch (lower corners) of boxes."""
-    document = problem.document
-    same = bool(np.array_equal(boxes.low, boxes.high))
-    upper = designs_at(problem.space, boxes.high, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
-    if same:
+    """
+    Performance batch and cost batch of boxes.
+
+    Upper and lower corners; where a box holds several organisations of its arrays or kinds of memory, the best of
+    them for each product, and in bandwidth, capacity and each cost.
+    """
+    upper = _designs(problem, boxes.high)
+    if np.array_equal(boxes.low, boxes.high):
         return upper, upper
-    upper = dataclasses.replace(upper, array_variants=_array_variants(problem.space, boxes).astype(np.float64))
-    lower = designs_at(problem.space, boxes.low, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
-    return upper, lower
+    variants = _array_variants(problem.space, boxes)
+    fastest = _of_memory_kinds(problem.space, boxes, upper, np.max)
+    return dataclasses.replace(fastest, array_variants=variants), _cheapest_designs(problem, boxes, boxes.low)
+
+
+def _designs(problem: Problem, points: IntArray) -> DesignBatch:
+    document = problem.document
+    return designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
+
+
+def _cheapest_designs(problem: Problem, boxes: Boxes, points: IntArray) -> DesignBatch:
+    """Designs at `points` of boxes, with memory as cheap as any kind of the box."""
+    return _of_memory_kinds(problem.space, boxes, _designs(problem, points), np.min)
+
+
+def _of_memory_kinds(space: Space, boxes: Boxes, designs: DesignBatch, end: Callable[..., Any]) -> DesignBatch:
+    """Designs with the most or the least that the kinds of memory of each box have, and the costs of the cheapest."""
+    axis = [p.name for p in space.parameters].index("memory_kind")
+    low, high = boxes.low[:, axis], boxes.high[:, axis]
+    if np.array_equal(low, high):
+        return designs
+    kinds = np.asarray(numeric_values(space.parameters[axis]))
+    spans, inverse = np.unique(np.stack([low, high], axis=1), axis=0, return_inverse=True)
+    held = [kinds[first : last + 1] for first, last in spans]
+    codes = np.array([each[0] if len(each) == 1 else cheapest_of(each) for each in held], dtype=np.float64)
+    one = np.ones(1)
+    bandwidth = np.array([end(memory_bandwidth_bytes_per_s(each, one)) for each in held])
+    capacity = np.array([end(memory_capacity_bytes(each, one)) for each in held])
+    inverse = inverse.reshape(-1)
+    return dataclasses.replace(
+        designs,
+        memory_kind=codes[inverse],
+        memory_bandwidth_bytes_per_s=bandwidth[inverse] * designs.memory_stacks,
+        memory_capacity_bytes=capacity[inverse] * designs.memory_stacks,
+    )
 
 
 def alternative_costs(
@@ -336,7 +390,7 @@ def tighten(problem: Problem, boxes: Boxes) -> Boxes:
     if not boxes.n_boxes:
         return boxes
     limit = problem.document.budget.area * (1.0 + SLACK)
-    boxes = boxes.take(_area_mm2(problem, boxes.low) <= limit)
+    boxes = boxes.take(_area_mm2(problem, boxes, boxes.low) <= limit)
     high = boxes.high.copy()
     for axis in (i for i, p in enumerate(problem.space.parameters) if p.ordered and len(p.values) > 1):
         rows = np.flatnonzero(boxes.high[:, axis] > boxes.low[:, axis])
@@ -345,16 +399,14 @@ def tighten(problem: Problem, boxes: Boxes) -> Boxes:
             middle = (affordable + over) // 2
             raised = boxes.low[rows].copy()
             raised[:, axis] = middle
-            fits = _area_mm2(problem, raised) <= limit
+            fits = _area_mm2(problem, boxes.take(rows), raised) <= limit
             affordable, over = np.where(fits, middle, affordable), np.where(fits, over, middle)
         high[rows, axis] = affordable
     return dataclasses.replace(boxes, high=high)
 
 
-def _area_mm2(problem: Problem, points: IntArray) -> FloatArray:
-    document = problem.document
-    designs = designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
-    return die_area_mm2(designs)
+def _area_mm2(problem: Problem, boxes: Boxes, points: IntArray) -> FloatArray:
+    return die_area_mm2(_cheapest_designs(problem, boxes, points))
 
 
 def budget_spans(problem: Problem, boxes: Boxes, axes: IntArray) -> FloatArray:
@@ -376,7 +428,5 @@ def budget_spans(problem: Problem, boxes: Boxes, axes: IntArray) -> FloatArray:
 
 
 def _budget_shares(problem: Problem, points: IntArray) -> FloatArray:
-    document = problem.document
-    designs = designs_at(problem.space, points, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
-    area = die_area_mm2(designs) / document.budget.area
-    return np.asarray(area + full_rate_power_w(designs) / document.budget.tdp)
+    budget, designs = problem.document.budget, _designs(problem, points)
+    return np.asarray(die_area_mm2(designs) / budget.area + full_rate_power_w(designs) / budget.tdp)

@@ -22,7 +22,7 @@ from explorer.problem import Problem
 from explorer.space import Space
 from models.checks import FloatArray, IntArray
 
-BATCH_BOXES = 12288
+BATCH_BOXES = 8192
 """Boxes that are split and bounded together."""
 
 PSEUDO_COST_MEMORY = 0.98

@@ -14,7 +14,7 @@ import yaml
 from explorer.document import StudyError
 from models.checks import FloatArray, IntArray, UnknownNameError, require_known
 from models.hardware.design import DesignBatch, MemoryKind, SecondTier, Stationarity, design_batch
-from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes, memory_kind
+from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes, memory_kind, memory_table
 
 KIB, MIB = 1024.0, 1024.0**2
 MEMORY_KINDS = [kind.name.lower() for kind in MemoryKind if kind is not MemoryKind.NONE]
@@ -24,8 +24,8 @@ RATE_DOUBLING = {"int8": 2.0, "fp8": 2.0, "fp4": 4.0}
 """Rate over bf16 of the formats a searched array may add: it doubles each time the width halves."""
 
 
-JOINED = ("stationarity", "array_groups")
-"""Categories that decide nothing but the cycles of matrix products and, by groups, area."""
+JOINED = ("stationarity", "array_groups", "memory_kind")
+"""Categories of which bounds take the best: for the cycles of each product, for bandwidth, capacity and each cost."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class _Declaration:
     unit: str
     ordered: bool
     check: Callable[[Any], Any]
-    rising: bool = False
-    """Whether values are kept in rising order though more is no larger resource."""
+    order: Callable[[Any], Any] | None = None
+    """By what the values of a category are sorted, so that neighbours are alike."""
 
 
 def _number(minimum: float, maximum: float) -> Callable[[Any], float]:
@@ -95,10 +95,16 @@ def _name_of(kind: str, known: Sequence[str]) -> Callable[[Any], str]:
     return lambda value: require_known(kind, str(value), known)
 
 
+def _family_and_speed(kind: str) -> tuple[bool, float]:
+    """Stacked memories after the others, each by bandwidth."""
+    code = memory_kind(kind)
+    return bool(memory_table()["hbm"][code]), float(memory_table()["bandwidth_bytes_per_s"][code])
+
+
 DECLARED: Mapping[str, _Declaration] = {
     "array_shape": _Declaration("m x n x k", False, _array_shape),
     "stationarity": _Declaration("", False, _name_of("stationarity", [s.name.lower() for s in Stationarity])),
-    "array_groups": _Declaration("1", False, _integer(1, 64), rising=True),
+    "array_groups": _Declaration("1", False, _integer(1, 64), order=int),
     "arrays_per_core": _Declaration("1", True, _integer(1, 64)),
     "n_cores": _Declaration("1", True, _integer(1, 4096)),
     "clock": _Declaration("GHz", True, _number(0.05, 5)),
@@ -106,7 +112,7 @@ DECLARED: Mapping[str, _Declaration] = {
     "scratchpad_per_core": _Declaration("KiB", True, _number(1, 2**20)),
     "l2": _Declaration("MiB", True, _number(0, 65_536)),
     "noc_per_core": _Declaration("B/cycle", True, _number(1, 65_536)),
-    "memory_kind": _Declaration("", False, _name_of("memory kind", MEMORY_KINDS)),
+    "memory_kind": _Declaration("", False, _name_of("memory kind", MEMORY_KINDS), order=_family_and_speed),
     "memory_stacks": _Declaration("1", True, _integer(1, 64)),
     "second_tier": _Declaration("", False, _name_of("second tier", [t.name.lower() for t in SecondTier])),
     "scale_up_link": _Declaration("GB/s", True, _number(0, 100_000)),
@@ -190,8 +196,9 @@ def _parameter(name: str, values: Any, faults: list[dict[str, str]]) -> Paramete
         faults.append({"pointer": f"/space/{name}", "detail": "must hold at least one value"})
     if len(set(checked)) != len(checked):
         faults.append({"pointer": f"/space/{name}", "detail": "must not repeat a value"})
-    values = sorted(checked) if declared.ordered or declared.rising else checked
-    return Parameter(name, declared.unit, tuple(values), declared.ordered)
+    if declared.ordered or (declared.order and not faults):
+        checked = sorted(checked, key=declared.order)
+    return Parameter(name, declared.unit, tuple(checked), declared.ordered)
 
 
 def designs_at(space: Space, points: IntArray, *, node_nm: float, tdp_w: float) -> DesignBatch:

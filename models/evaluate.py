@@ -9,15 +9,12 @@ import numpy as np
 
 from models.checks import IntArray
 from models.evaluation import Figures, ScenarioEvaluation
-from models.hardware.area import die_area_mm2
 from models.hardware.cost import electricity_usd_per_j
 from models.hardware.design import DesignBatch
-from models.hardware.energy import static_power_w
 from models.hardware.figures import ChipFigures, chip_figures
 from models.operators.factor_tables import FactorTables
 from models.serving.scenario import ServingScenario
 from models.serving.steady import CompiledServing, compile_serving, steady_state
-from models.technology import default_technology
 from models.throughput.fixed import compile_fixed_work, fixed_work
 from models.throughput.scenario import ConvnetScenario, FixedWork, GemmListScenario, TrainingScenario
 from models.throughput.work import CompiledWork
@@ -102,8 +99,6 @@ def evaluate(
     chips = chip_figures(cost)
     access = chips.access
     highest = access.static_w
-    if performance is not cost:
-        highest = static_power_w(performance, die_area_mm2(performance), default_technology())
     figures = _figures(chips, cost)
     return [
         _EVALUATIONS[type(each)](each, performance, access, highest, figures, tables, alternatives)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike
 from models.checks import FloatArray, IntArray, require_known, require_non_negative
 from models.hardware.design import DesignBatch, MemoryKind, SecondTier
 from models.tables import DATA, read_rows
+
+FIRST_SET_CODE = 16
+"""From here on a code stands for a set of kinds, see `cheapest_of`."""
 
 
 @functools.cache
@@ -89,9 +92,36 @@ def memory_capacity_bytes(kind: ArrayLike, stacks: ArrayLike) -> FloatArray:
     return np.asarray(memory_column("capacity_bytes", kind) * require_non_negative("memory_stacks", stacks, ""))
 
 
+def cheapest_of(kinds: Iterable[float]) -> int:
+    """
+    Return the code of a kind that is as cheap as any of `kinds` in every respect.
+
+    No memory is: it stands for boxes of designs that differ in kind, in the cost batch of a bound.
+    """
+    return FIRST_SET_CODE + sum(1 << int(kind) for kind in set(kinds))
+
+
 def memory_column(column: str, kind: ArrayLike) -> FloatArray:
-    """Return one column of `memory_kinds.csv` at each code of `kind`, shape (n_designs,), unit of the column."""
-    return np.asarray(memory_table()[column][_codes("memory_kind", kind, len(MemoryKind))])
+    """
+    Return one column of `memory_kinds.csv` at each code of `kind`, shape (n_designs,), unit of the column.
+
+    At a code of `cheapest_of` the least of its kinds.
+    """
+    values = memory_table()[column]
+    codes = _codes("memory_kind", kind, FIRST_SET_CODE + (1 << len(MemoryKind)))
+    if codes.size == 0 or codes.max() < len(MemoryKind):
+        return np.asarray(values[codes])
+    distinct, index = np.unique(codes, return_inverse=True)
+    least = [values[code] if code < len(MemoryKind) else values[_kinds_of(code)].min() for code in distinct]
+    return np.asarray(np.array(least)[index.reshape(codes.shape)])
+
+
+def _kinds_of(code: int) -> list[int]:
+    """Kinds of a code of `cheapest_of`."""
+    kinds = [kind for kind in range(len(MemoryKind)) if (code - FIRST_SET_CODE) >> kind & 1]
+    if code < FIRST_SET_CODE or not kinds:
+        raise ValueError(f"memory_kind must be a code below {len(MemoryKind)}, got {code}")
+    return kinds
 
 
 def second_tier_column(column: str, tier: ArrayLike) -> FloatArray:
