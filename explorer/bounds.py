@@ -206,14 +206,15 @@ def _array_variants(space: Space, boxes: Boxes) -> FloatArray:
     """Set of array organisations that each box holds, as codes of shape (n_boxes,)."""
     names = [p.name for p in space.parameters]
     axes = [names.index("stationarity"), names.index("array_groups")]
-    spans = np.concatenate([boxes.low[:, axes], boxes.high[:, axes]], axis=1)
-    distinct, inverse = np.unique(spans, axis=0, return_inverse=True)
+    spans = [boxes.low[:, axes[0]], boxes.high[:, axes[0]], boxes.low[:, axes[1]], boxes.high[:, axes[1]]]
+    radix = tuple(len(space.parameters[axis].values) for axis in np.repeat(axes, 2))
+    distinct, inverse = np.unique(np.ravel_multi_index(spans, radix), return_inverse=True)
     values = [numeric_values(space.parameters[i]) for i in axes]
     codes = []
-    for span in distinct:
-        held = [each[low : high + 1] for each, low, high in zip(values, span[:2], span[2:], strict=True)]
-        codes.append(float(variants_code(frozenset(itertools.product(*held)))))
-    return np.array(codes)[inverse.reshape(-1)]
+    for low, high, least, most in np.stack(np.unravel_index(distinct, radix), axis=1):
+        held = itertools.product(values[0][low : high + 1], values[1][least : most + 1])
+        codes.append(float(variants_code(frozenset(held))))
+    return np.array(codes)[inverse]
 
 
 def alternative_windows(problem: Problem) -> IntArray:
@@ -289,13 +290,12 @@ def _of_memory_kinds(space: Space, boxes: Boxes, designs: DesignBatch, end: Call
     if np.array_equal(low, high):
         return designs
     kinds = np.asarray(numeric_values(space.parameters[axis]))
-    spans, inverse = np.unique(np.stack([low, high], axis=1), axis=0, return_inverse=True)
-    held = [kinds[first : last + 1] for first, last in spans]
+    spans, inverse = np.unique(low * len(kinds) + high, return_inverse=True)
+    held = [kinds[span // len(kinds) : span % len(kinds) + 1] for span in spans]
     codes = np.array([each[0] if len(each) == 1 else cheapest_of(each) for each in held], dtype=np.float64)
     one = np.ones(1)
     bandwidth = np.array([end(memory_bandwidth_bytes_per_s(each, one)) for each in held])
     capacity = np.array([end(memory_capacity_bytes(each, one)) for each in held])
-    inverse = inverse.reshape(-1)
     return dataclasses.replace(
         designs,
         memory_kind=codes[inverse],
@@ -394,15 +394,24 @@ def tighten(problem: Problem, boxes: Boxes) -> Boxes:
     high = boxes.high.copy()
     for axis in (i for i, p in enumerate(problem.space.parameters) if p.ordered and len(p.values) > 1):
         rows = np.flatnonzero(boxes.high[:, axis] > boxes.low[:, axis])
-        affordable, over = boxes.low[rows, axis], boxes.high[rows, axis] + 1
+        if not len(rows):
+            continue
+        over = boxes.high[rows, axis]
+        rows = rows[~_fits(problem, boxes.take(rows), axis, over, limit)]
+        affordable, over = boxes.low[rows, axis], boxes.high[rows, axis]
         while np.any(over - affordable > 1):
             middle = (affordable + over) // 2
-            raised = boxes.low[rows].copy()
-            raised[:, axis] = middle
-            fits = _area_mm2(problem, boxes.take(rows), raised) <= limit
+            fits = _fits(problem, boxes.take(rows), axis, middle, limit)
             affordable, over = np.where(fits, middle, affordable), np.where(fits, over, middle)
         high[rows, axis] = affordable
     return dataclasses.replace(boxes, high=high)
+
+
+def _fits(problem: Problem, boxes: Boxes, axis: int, index: IntArray, limit_mm2: float) -> BoolArray:
+    """Whether the cheapest corner of each box with one axis raised to `index` keeps the area budget."""
+    raised = boxes.low.copy()
+    raised[:, axis] = index
+    return np.asarray(_area_mm2(problem, boxes, raised) <= limit_mm2)
 
 
 def _area_mm2(problem: Problem, boxes: Boxes, points: IntArray) -> FloatArray:

@@ -41,7 +41,10 @@ NEAR_BATCHES = 2
 """Steps of the batch to either side that an exchange of parameters also tries."""
 
 STARTS_PER_ROUND = 1
-"""Further local searches in each round."""
+"""Further local searches in a round that makes some."""
+
+EARLY_ROUNDS, START_EVERY_ROUNDS = 4, 3
+"""Rounds that all make further local searches, and after them one in so many."""
 
 STARTS_PER_PLAN = 8
 """Boxes of each degree and mix in which a first incumbent is sought."""
@@ -154,7 +157,8 @@ class ExactSearch:
         if self._roots.n_boxes:
             self._bound_next_roots()
             return
-        self._polish_next_starts()
+        if self.rounds < EARLY_ROUNDS or self.rounds % START_EVERY_ROUNDS == 0:
+            self._polish_next_starts()
         count = min(BATCH_BOXES // 2, len(self._cost))
         chosen = np.argpartition(self._cost, count - 1)[:count] if count < len(self._cost) else np.arange(count)
         parents, parent_cost = self._open.take(chosen), self._cost[chosen]

@@ -46,6 +46,9 @@ def native_signature(designs: DesignBatch) -> tuple[list[NativeClasses], IntArra
     native, promoted = rates > 0, promoted_classes(rates)
     computable = np.take_along_axis(native, promoted, axis=1)
     promoted = np.where(computable, promoted, np.argmax(native, axis=1)[:, None])
-    distinct, inverse = np.unique(np.concatenate([promoted, native], axis=1), axis=0, return_inverse=True)
     n = len(RATE_CLASSES)
-    return [NativeClasses(row[:n], row[n:] > 0) for row in distinct], inverse.reshape(-1)
+    digits = np.concatenate([promoted, native], axis=1).T
+    _, first, inverse = np.unique(
+        np.ravel_multi_index(tuple(digits), (n,) * n + (2,) * n), return_index=True, return_inverse=True
+    )
+    return [NativeClasses(promoted[row], native[row]) for row in first], inverse
