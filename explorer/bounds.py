@@ -29,7 +29,7 @@ from models.hardware.memory import (
 )
 from models.hardware.power import full_rate_power_w
 from models.metrics import METRICS
-from models.operators.program_traits import used_classes, used_links
+from models.operators.program_traits import used_classes
 from models.precision.formats import RATE_CLASSES
 from models.precision.promotion import class_code, promoted_classes
 
@@ -112,9 +112,7 @@ def idle_parameters(problem: Problem) -> tuple[str, ...]:
 
     A second tier is idle only beside the choice of none: of two tiers neither need be cheaper in every respect.
     """
-    used = frozenset().union(
-        *[used_links(each.program, np.arange(each.n_alternatives)) for each in problem.scenarios]
-    )
+    used = frozenset().union(*[each.used_links(np.arange(each.n_alternatives)) for each in problem.scenarios])
     tiers = [p.name for p in problem.space.parameters if p.name == "second_tier" and "none" in p.values]
     return (*tiers, *[parameter for link, parameter in LINKS.items() if link not in used])
 
@@ -128,10 +126,12 @@ def root_boxes(problem: Problem) -> Boxes:
     """
     space, idle = problem.space, idle_parameters(problem)
     spans = [_root_spans(p, idle) for p in space.parameters]
-    corner = [np.array(np.meshgrid(*ends, indexing="ij")).reshape(len(spans), -1).T for ends in zip(*spans, strict=True)]
+    corner = [
+        np.array(np.meshgrid(*ends, indexing="ij")).reshape(len(spans), -1).T for ends in zip(*spans, strict=True)
+    ]
     windows = alternative_windows(problem)
-    category, window = np.meshgrid(np.arange(len(corner[0])), np.arange(len(windows)), indexing="ij")
-    category, window = category.reshape(-1), window.reshape(-1)
+    pair = np.arange(len(corner[0]) * len(windows))
+    category, window = pair // len(windows), pair % len(windows)
     formats = [p.name for p in space.parameters].index("native_formats")
     kept = _useful_formats(problem, windows)[window, corner[0][category, formats]]
     category, window = category[kept], window[kept]
@@ -151,8 +151,8 @@ def _uses_link(problem: Problem, windows: IntArray, link: str) -> BoolArray:
     """Whether some alternative of each window sends over a kind of link, shape (n_windows,)."""
     if len(problem.scenarios) > 1:
         return np.array([LINKS[link] not in idle_parameters(problem)])
-    program = problem.scenarios[0].program
-    return np.array([link in used_links(program, np.arange(first, last + 1)) for first, last in windows])
+    only = problem.scenarios[0]
+    return np.array([link in only.used_links(np.arange(first, last + 1)) for first, last in windows])
 
 
 def _root_spans(parameter: Parameter, idle: tuple[str, ...]) -> tuple[list[int], list[int]]:

@@ -21,7 +21,7 @@ from explorer.workload import pointing_at
 from models.checks import UnknownNameError, require_known
 from models.evaluate import compile_scenario
 from models.hardware.catalog import chip, chip_designs
-from models.hardware.design import DESIGN_FIELDS, DesignBatch, design_batch
+from models.hardware.design import BOUND_FIELDS, DESIGN_FIELDS, DesignBatch, design_batch
 from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes
 from models.serving.steady import CompiledServing
 from models.workload.requests import Requests
@@ -135,7 +135,7 @@ def read_design(document: Any) -> DesignBatch:
     columns: dict[str, float] = {}
     for name, value in document.items():
         with pointing_at(f"/design/{name}"):
-            require_known("design parameter", name, DESIGN_FIELDS)
+            require_known("design parameter", name, DESIGN_FIELDS.keys() - BOUND_FIELDS)
             columns[name] = _number(name, value)
     kind, stacks = columns.get("memory_kind"), columns.get("memory_stacks")
     if kind is not None and stacks is not None:

@@ -15,6 +15,7 @@ from explorer.space import values_at
 from explorer.workload import Quality
 from models.checks import IntArray
 from models.hardware.design import (
+    BOUND_FIELDS,
     DESIGN_FIELDS,
     CoreControl,
     DesignBatch,
@@ -94,7 +95,7 @@ def records_of(problem: Problem, points: IntArray, judgement: Judgement, first_n
 def design_document(designs: DesignBatch, index: int) -> dict[str, Any]:
     """One design as field -> value, codes by name."""
     document: dict[str, Any] = {}
-    for name in DESIGN_FIELDS:
+    for name in (n for n in DESIGN_FIELDS if n not in BOUND_FIELDS):
         value = float(getattr(designs, name)[index])
         document[name] = CODES[name](int(value)).name.lower() if name in CODES else value
     return document

@@ -44,9 +44,8 @@ class CompiledScenario(Protocol):
     def windows(self) -> IntArray:
         """First and last alternative of the runs that a box holds together, shape (n_windows, 2)."""
 
-    @property
-    def used_links(self) -> frozenset[str]:
-        """Links that some alternative sends over: scale_up, scale_out."""
+    def used_links(self, alternatives: IntArray) -> frozenset[str]:
+        """Links that some of the alternatives send over: scale_up, scale_out."""
 
 
 @dataclass(frozen=True)

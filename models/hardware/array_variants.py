@@ -61,11 +61,7 @@ def organisations(designs: DesignBatch) -> tuple[IntArray, DesignBatch]:
     size = np.array([max(len(sets[code]), 1) for code in codes])
     rows = np.repeat(np.arange(designs.n_designs), size)
     members = take(designs, rows)
-    own = [
-        sets[code] or [(designs.stationarity[i], designs.array_groups[i])] for i, code in enumerate(codes)
-    ]
+    own = [sets[code] or [(designs.stationarity[i], designs.array_groups[i])] for i, code in enumerate(codes)]
     pairs = np.array([pair for each in own for pair in each])
-    single = replace(
-        members, stationarity=pairs[:, 0], array_groups=pairs[:, 1], array_variants=np.zeros(len(rows))
-    )
+    single = replace(members, stationarity=pairs[:, 0], array_groups=pairs[:, 1], array_variants=np.zeros(len(rows)))
     return np.cumsum(size) - size, single

@@ -123,6 +123,9 @@ class DesignBatch:
 
 DESIGN_FIELDS: Mapping[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.fields(DesignBatch)}
 
+BOUND_FIELDS = frozenset({"array_variants"})
+"""Fields that only bounds on many designs set; no real design has them."""
+
 _AT_LEAST_ONE = ("array_m", "array_n", "array_k", "arrays_per_core", "n_cores", "array_groups", "n_dies", "l2_halves")
 _POSITIVE = ("node_nm", "clock_hz", "tdp_w", "noc_bytes_per_cycle_per_core", "vector_lanes_per_core")
 

@@ -75,10 +75,9 @@ class CompiledServing:
         """First and last alternative of each plan and mix, batches rising, shape (n_windows, 2)."""
         return alternative_windows(self.prompt_index)
 
-    @property
-    def used_links(self) -> frozenset[str]:
-        """Links that some alternative sends over."""
-        options = self.pipelines
+    def used_links(self, alternatives: IntArray) -> frozenset[str]:
+        """Links that some of the alternatives send over, in a stage or between those of a pipeline."""
+        options = self.pipelines.take(alternatives)
         most = int((options.depth * options.stage_chips).max())
         inside = {"scale_up"} if most > 1 and self.system.n_chips_per_node > 1 else set()
         return frozenset(inside | ({"scale_out"} if most > self.system.n_chips_per_node else set()))

@@ -11,6 +11,7 @@ import numpy as np
 from models.checks import FloatArray, IntArray
 from models.evaluation import alternative_windows
 from models.hardware.rates import class_code
+from models.operators.program_traits import used_links
 from models.operators.step import StepProgram
 from models.precision.mix import PrecisionMix
 from models.serving.scenario import System
@@ -59,11 +60,9 @@ class CompiledWork:
         """First and last alternative of each run of equal keys, shape (n_windows, 2)."""
         return alternative_windows(self.window_key)
 
-    @property
-    def used_links(self) -> frozenset[str]:
-        """Links that some alternative sends over."""
-        collectives = [t.columns for t in self.program.terms if t.kind == "collective"]
-        return frozenset("scale_out" if c["scale_out"].max() > 0 else "scale_up" for c in collectives)
+    def used_links(self, alternatives: IntArray) -> frozenset[str]:
+        """Links that some of the alternatives send over."""
+        return used_links(self.program, alternatives)
 
 
 @dataclass(frozen=True)

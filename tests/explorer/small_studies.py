@@ -120,7 +120,7 @@ def random_space(rng, max_designs, links=False):
     choices = {
         "array_shape": [[8, 8, 8], [16, 16, 16], [32, 32, 1], [64, 32, 4], [128, 128, 1]],
         "stationarity": ["output", "weight"],
-        "array_groups": [1, 2],
+        "array_groups": [4, 1, 2],
         "arrays_per_core": [1, 2, 4, 8],
         "n_cores": [4, 8, 16, 32, 64, 96, 128],
         "clock": [0.8, 1.0, 1.2, 1.5, 1.8, 2.1],
@@ -128,12 +128,12 @@ def random_space(rng, max_designs, links=False):
         "scratchpad_per_core": [64, 128, 256, 512, 2048],
         "l2": [0, 8, 24, 48, 128],
         "noc_per_core": [32, 64, 256],
-        "memory_kind": ["hbm3", "hbm3e", "gddr6"],
+        "memory_kind": ["hbm3", "hbm3e", "gddr6", "hbm2e", "lpddr5x"],
         "memory_stacks": [1, 2, 3, 5, 8],
         "second_tier": ["none", "lpddr5x_256gb", "cxl_512gb"],
         "scale_up_link": [0, 50, 200, 600] if links else [0, 100],
         "scale_out_link": [0, 50],
-        "native_formats": [["bf16"], ["bf16", "fp8"], ["bf16", "fp8", "int8"]],
+        "native_formats": [["bf16"], ["bf16", "fp8"], ["bf16", "int8"], ["bf16", "fp8", "int8"]],
     }
     space = {name: [values[int(rng.integers(len(values)))]] for name, values in choices.items()}
     size = 1

@@ -31,6 +31,7 @@ N_BOXES = 5000 if LONG else 300
 FULL = problem_of(study(system={"n_chips": 2}, quality=None) | {"space": "full"})
 LIMITED = with_limits(FULL, area_mm2=600.0, unit_cost_usd=1500.0, slo=Slo(0.5, 0.02))
 SMALL = problem_of(study(quality=None))
+FORMATS = [["bf16"], ["bf16", "int8"], ["bf16", "fp8"], ["bf16", "fp8", "int8"], ["bf16", "fp8", "fp4"]]
 BOUNDED = tuple(
     Objective(name, metric.direction == "maximize") for name, metric in metrics_of("llm_serving").items()
     if metric.bounded
@@ -40,10 +41,11 @@ BOUNDED = tuple(
 def random_boxes(problem, n_boxes, seed, widest=1.0):
     """Random boxes with random windows, some of one design."""
     rng = np.random.default_rng(seed)
-    sizes, ordered = problem.space.sizes, np.array([p.ordered for p in problem.space.parameters])
+    sizes = problem.space.sizes
+    several = np.array([p.ordered or p.joined for p in problem.space.parameters])
     first = rng.integers(0, sizes, (n_boxes, len(sizes)))
     width = np.floor(rng.random((n_boxes, len(sizes))) ** 2 * widest * sizes).astype(int)
-    last = np.where(ordered, np.minimum(first + width, sizes - 1), first)
+    last = np.where(several, np.minimum(first + width, sizes - 1), first)
     windows = problem.scenarios[0].windows[rng.integers(len(problem.scenarios[0].windows), size=n_boxes)]
     begin = rng.integers(windows[:, 0], windows[:, 1] + 1)
     return Boxes(first, last, begin, rng.integers(begin, windows[:, 1] + 1), np.arange(n_boxes))
@@ -122,6 +124,46 @@ def test_root_boxes_hold_every_design_but_for_idle_parameters_once_for_each_plan
     for point in all_points(SMALL.space)[::11]:
         inside = (boxes.low <= point)[:, free].all(axis=1) & (point <= boxes.high)[:, free].all(axis=1)
         assert np.count_nonzero(inside) == plans
+
+
+def test_formats_that_a_mix_cannot_use_are_left_out_beside_it_and_none_that_it_can():
+    problem = problem_of(study(space={"native_formats": FORMATS}, quality={"no_worse_than": "deepseek_v3"}))
+    boxes, formats = root_boxes(problem), [p.name for p in problem.space.parameters].index("native_formats")
+    choices, mixes = problem.scenarios[0].choices, [m.name for m in problem.scenarios[0].scenario.mixes]
+    kept = {
+        name: {problem.space.parameters[formats].values[i] for i in boxes.low[choices.mix[boxes.first] == k, formats]}
+        for k, name in enumerate(mixes)
+    }
+    assert kept["bf16"] == {("bf16",)}
+    assert kept["deepseek_v3"] == {("bf16",), ("bf16", "fp8")}
+
+
+def test_a_format_set_that_is_left_out_is_no_better_than_one_that_stays():
+    problem = problem_of(study(space={"native_formats": [["bf16"], ["bf16", "int8"]]}, quality=None))
+    boxes, formats = root_boxes(problem), [p.name for p in problem.space.parameters].index("native_formats")
+    points = all_points(problem.space)[::3]
+    points = points[points[:, formats] == 1]
+    fewer = points.copy()
+    fewer[:, formats] = 0
+    for window in alternative_windows(problem):
+        of_window = boxes.take((boxes.first == window[0]) & (boxes.last == window[1]))
+        if set(of_window.low[:, formats]) == {0}:
+            windows = np.repeat(window[None], len(points), axis=0).T
+            more, less = (alternative_costs(problem, p, *windows, BOUNDED)[0] for p in (points, fewer))
+            assert (less <= more + 1e-12 * np.where(np.isfinite(more), np.abs(more), 0.0)).all()
+            return
+    pytest.fail("no window leaves out int8")
+
+
+def test_a_link_that_a_plan_does_not_send_over_is_taken_at_its_cheapest_beside_it():
+    problem = problem_of(study(system={"n_chips": 2}, space={"scale_up_link": [100, 600]}, quality=None))
+    boxes, link = root_boxes(problem), [p.name for p in problem.space.parameters].index("scale_up_link")
+    only = problem.scenarios[0]
+    uses = np.array(
+        ["scale_up" in only.used_links(np.arange(a, b + 1)) for a, b in zip(boxes.first, boxes.last, strict=True)]
+    )
+    np.testing.assert_array_equal(boxes.high[:, link], np.where(uses, 1, 0))
+    assert uses.any() and (only.choices.tensor_parallel[boxes.first[uses]] > 1).any()
 
 
 def test_a_parameter_is_idle_only_where_no_plan_uses_it():

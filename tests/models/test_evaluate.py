@@ -206,8 +206,9 @@ def test_the_h100_is_ahead_of_the_a100_on_every_plan():
 
 def test_every_design_field_is_bounded_by_a_resource_or_told_apart_as_a_category():
     categories = {
-        "node_nm", "array_m", "array_n", "array_k", "memory_kind", "stationarity", "array_groups", "second_tier",
-        "bulk_async_copy", "l2_halves", "core_control", "n_dies", "tdp_w", *(f"{n}_rate_ratio" for n in RATE_CLASSES),
+        "node_nm", "array_m", "array_n", "array_k", "memory_kind", "stationarity", "array_groups", "array_variants",
+        "second_tier", "bulk_async_copy", "l2_halves", "core_control", "n_dies", "tdp_w",
+        *(f"{n}_rate_ratio" for n in RATE_CLASSES),
     }  # fmt: skip
     unsearched = {
         "host_bytes_per_s", "register_file_bytes_per_core", "fp64_lanes_per_core", "spare_core_fraction",

@@ -117,7 +117,8 @@ def test_windows_hold_one_degree_and_mix_each_with_batches_rising():
     [(System(1, 1), set()), (System(2, 2), {"scale_up"}), (System(4, 2), {"scale_up", "scale_out"})],
 )
 def test_only_links_that_some_plan_sends_over_are_used(system, expected):
-    assert compiled(system=system).used_links == expected
+    scenario = compiled(system=system)
+    assert scenario.used_links(np.arange(scenario.n_alternatives)) == expected
 
 
 def test_a_scenario_without_mixes_is_refused():
