@@ -12,7 +12,14 @@ from models.fidelity.report import GroupReport
 from models.fidelity.validate import validate
 from models.tables import DATA, read_rows
 
-OPERATOR_TABLES = ("aic_*", "vidur_*", "llmcompass_gemm", "llmcompass_elementwise", "llmcompass_allreduce", "infersim_*")
+OPERATOR_TABLES = (
+    "aic_*",
+    "vidur_*",
+    "llmcompass_gemm",
+    "llmcompass_elementwise",
+    "llmcompass_allreduce",
+    "infersim_*",
+)
 HEADER = """# log(measured / predicted) of groups of rows by constants that never saw the device: median, and
 # half of the span from 5 to 95 %. Written by models/fidelity/fit_intervals.py from the complete tables.
 """

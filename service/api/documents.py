@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 from fastapi import Body, Depends
 
+from service.dependencies import DatabaseOf
 from service.engine import Document
 from service.errors import InvalidRequestError
+from service.profiles import with_stored_profiles
 
 
 def _finite_document(document: Annotated[Document, Body(description="A JSON object")]) -> Document:
@@ -31,4 +33,9 @@ def _numbers(value: Any, pointer: str) -> Iterator[tuple[str, float]]:
             yield from _numbers(inner, f"{pointer}/{index}")
 
 
-RequestDocument = Annotated[Document, Depends(_finite_document)]
+def _whole_document(document: Annotated[Document, Depends(_finite_document)], database: DatabaseOf) -> Document:
+    return with_stored_profiles(database, document)
+
+
+RequestDocument = Annotated[Document, Depends(_whole_document)]
+"""A JSON object of finite numbers, with the content of stored calibration profiles that it names."""

@@ -304,3 +304,37 @@ design_records = sa.Table(
     sa.Column("rest", sa.JSON, nullable=False),
 )
 """What a trial's record holds beyond the columns of `designs`."""
+
+
+class StoredProfile(Table):
+    """A calibration profile that a caller sent; its id is a hash of the content."""
+
+    __tablename__ = "profiles"
+
+    id: Mapped[str] = mapped_column(sa.String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(200), index=True)
+    device: Mapped[str] = mapped_column(sa.String(100))
+    document: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    created_at_s: Mapped[float] = mapped_column(index=True)
+
+
+class Measurement(Table):
+    """One measured time beside the prediction of the version of the model that was there when it came."""
+
+    __tablename__ = "measurements"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    batch: Mapped[str] = mapped_column(sa.String(40), index=True)
+    device: Mapped[str] = mapped_column(sa.String(100), index=True)
+    family: Mapped[str] = mapped_column(sa.String(40))
+    line: Mapped[int]
+    columns: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    measured_s: Mapped[float]
+    predicted_s: Mapped[float]
+    bound_s: Mapped[float]
+    model_version: Mapped[str] = mapped_column(sa.String(40))
+    profile: Mapped[str] = mapped_column(sa.String(200), default="")
+    kernel: Mapped[str] = mapped_column(sa.String(200), default="")
+    software_version: Mapped[str] = mapped_column(sa.String(200), default="")
+    clock_hz: Mapped[float | None]
+    created_at_s: Mapped[float]
