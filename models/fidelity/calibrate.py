@@ -132,8 +132,18 @@ def fit_families(parts: Sequence[FamilyRows]) -> tuple[list[FittedFamily], list[
         own = [part for part in parts if part.families[0] == family]
         kept, found = usable_rows(own)
         findings += found
-        if kept:
-            fitted.append(fit_family(kept))
+        if not kept:
+            continue
+        found_family = fit_family(kept)
+        fit = found_family.fit
+        if max(fit.mape_after, fit.mape_held_out or 0.0) < fit.mape_before:
+            fitted.append(found_family)
+            continue
+        rule = (
+            f"{family}: no constants bring the rows nearer ({fit.mape_before:.1%} before, {fit.mape_after:.1%} after, "
+            f"{fit.mape_held_out or fit.mape_after:.1%} on shapes left out): the global ones stay"
+        )
+        findings.append(Finding(rule))
     return fitted, findings
 
 
@@ -239,14 +249,14 @@ def _nested(names: Sequence[tuple[str, str]], values: FloatArray) -> dict[str, d
 
 
 class _Loss:
-    """Soft-L1 loss of log(predicted / measured), groups weighted alike, with a weak pull to the global constants."""
+    """Soft-L1 loss of log(predicted / measured), groups by the root of their rows, weakly pulled to global constants."""
 
     def __init__(self, parts: Sequence[FamilyRows]) -> None:
         self._predictors = [part.predictor for part in parts]
         self._log_measured = np.log(np.concatenate([part.measured_s for part in parts]))
         groups = np.concatenate([np.char.add(f"{part.table} ", part.group.astype(str)) for part in parts])
         _, index, count = np.unique(groups, return_inverse=True, return_counts=True)
-        self._weight = 1.0 / np.sqrt(count[index.reshape(-1)] * len(count))
+        self._weight = 1.0 / np.sqrt(np.sqrt(count[index.reshape(-1)]) * np.sqrt(count).sum())
 
     def residuals(self, names: Sequence[tuple[str, str]], point: FloatArray) -> FloatArray:
         """Weighted residuals of all rows, then of all constants."""
