@@ -352,7 +352,7 @@ def _window_costs(
     performance, cheapest = corners(problem, boxes)
     several = len(problem.scenarios) > 1
     wanted = None if several else np.minimum(boxes.first[:, None] + np.arange(width), boxes.last[:, None])
-    evaluations = evaluate(performance, cheapest, problem.scenarios, problem.tables, wanted)
+    evaluations = evaluate(performance, cheapest, problem.scenarios, problem.tables, wanted, problem.technology)
     chip = chip_violations(problem.limits, cheapest, evaluations[0].figures)
     affordable = np.max(np.stack([v[:, 0] for v in chip.values()]), axis=0) <= slack
     if several:
@@ -415,7 +415,7 @@ def _fits(problem: Problem, boxes: Boxes, axis: int, index: IntArray, limit_mm2:
 
 
 def _area_mm2(problem: Problem, boxes: Boxes, points: IntArray) -> FloatArray:
-    return die_area_mm2(_cheapest_designs(problem, boxes, points))
+    return die_area_mm2(_cheapest_designs(problem, boxes, points), problem.technology)
 
 
 def budget_spans(problem: Problem, boxes: Boxes, axes: IntArray) -> FloatArray:
@@ -437,5 +437,5 @@ def budget_spans(problem: Problem, boxes: Boxes, axes: IntArray) -> FloatArray:
 
 
 def _budget_shares(problem: Problem, points: IntArray) -> FloatArray:
-    budget, designs = problem.document.budget, _designs(problem, points)
-    return np.asarray(die_area_mm2(designs) / budget.area + full_rate_power_w(designs) / budget.tdp)
+    budget, designs, used = problem.document.budget, _designs(problem, points), problem.technology
+    return np.asarray(die_area_mm2(designs, used) / budget.area + full_rate_power_w(designs, used) / budget.tdp)

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from explorer.quantities import Area, Bandwidth, Duration, Money, Power, Rate
 from models.fidelity.profiles import profile_document, profile_from_document, shipped_profile
 from models.operators.calibration import UNCALIBRATED, Calibration
+from models.technology import Technology, default_technology, technology_with
 
 MAX_TOKENS = 10_000_000
 
@@ -246,10 +247,49 @@ class BudgetDocument(_Strict):
     unit_cost: Money | None = Field(None, description="cost of one packaged chip")
 
 
+class OverlayRow(_Strict):
+    """A private value in place of a shipped one, in the form of technology.csv and cost.csv."""
+
+    quantity: str = Field(min_length=1, max_length=100, description="quantity or constant of the model")
+    node_nm: float | None = Field(None, gt=0, description="process node of a quantity by node [nm]")
+    variant: str | None = Field(None, max_length=100, description="kind of memory of a quantity by kind")
+    value: float = Field(gt=0, description="value in the stated unit")
+    unit: str = Field(min_length=1, max_length=40, description="unit, that of the shipped value")
+    source: str = Field(min_length=1, max_length=500, description="where the value comes from")
+
+
+def _known_rows(rows: list[OverlayRow]) -> list[OverlayRow]:
+    try:
+        technology_with([overlay_text(row) for row in rows])
+    except LookupError as error:
+        raise ValueError(str(error)) from None
+    return rows
+
+
+def overlay_text(row: OverlayRow) -> dict[str, str]:
+    """A row as a file would hold it."""
+    return {name: "" if value is None else str(value) for name, value in row}
+
+
 class TechnologyDocument(_Strict):
-    """Process of the compute die."""
+    """Process of the compute die, and private values in place of shipped ones."""
 
     node_nm: float = Field(5.0, ge=2, le=130, description="process node [nm]")
+    overlay: Annotated[list[OverlayRow], Field(max_length=1000), AfterValidator(_known_rows)] = Field(
+        default_factory=list, description="rows in place of shipped ones; on the command line also the name of a file"
+    )
+
+    @model_validator(mode="after")
+    def _node_inside_tables(self) -> TechnologyDocument:
+        technology = self.technology
+        for quantity in technology.curves:
+            technology.at_node(quantity, self.node_nm)
+        return self
+
+    @property
+    def technology(self) -> Technology:
+        """Shipped values with the overlay before them."""
+        return technology_with([overlay_text(row) for row in self.overlay]) if self.overlay else default_technology()
 
 
 class SystemDocument(_Strict):

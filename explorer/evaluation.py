@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.chip_report import figures_document, technology_document, warnings_of
 from explorer.document import StudyDocument, StudyError, read_document
 from explorer.identity import model_version
 from explorer.inputs import Inputs, named_trace, with_named_workload
@@ -171,6 +172,9 @@ def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | No
         "serves": bool(max(work) <= 0),
         "feasible": bool(judgement.feasible[index]),
         "excess_fractions": {name: max(value, -1.0) for name, value in excess.items() if np.isfinite(value)},
+        "figures": figures_document(problem, judgement.designs, index, judgement.evaluations[0]),
+        "warnings": warnings_of(problem, judgement.designs, index),
+        "technology": technology_document(problem),
         "model_version": model_version(),
         "profile": problem.document.profile,
     }

@@ -16,6 +16,8 @@ import numpy as np
 from explorer.document import StudyError
 from explorer.files import MAX_BYTES, parse_json, parse_yaml
 from models.architectures import Network, load_network, network_names, read_network
+from models.tables import parse_rows
+from models.technology import COLUMNS, technology_with
 from models.workload.presets import shipped_trace
 from models.workload.requests import MAX_TRACE_BYTES, Requests, ZeroRows, read_trace
 
@@ -124,7 +126,8 @@ def read_plain_document(file: InputFile) -> Any:
 
 
 def with_named_workload(document: Any, inputs: Inputs) -> Any:
-    """Return a study whose workload is written out where it only named one."""
+    """Return a study whose workload and technology overlay are written out where it only named them."""
+    document = _with_named_overlay(document, inputs)
     name = document.get("workload") if isinstance(document, dict) else None
     found = open_input(name, inputs) if isinstance(name, str) else None
     if found is None:
@@ -135,6 +138,22 @@ def with_named_workload(document: Any, inputs: Inputs) -> Any:
         raise StudyError([{"pointer": "/workload", "detail": each["detail"]} for each in error.errors]) from None
     inner = stored.get("workload", stored) if isinstance(stored, dict) else stored
     return {**document, "workload": inner}
+
+
+def _with_named_overlay(document: Any, inputs: Inputs) -> Any:
+    """A study whose overlay is a list of rows, checked with file and row in the message."""
+    technology = document.get("technology") if isinstance(document, dict) else None
+    name = technology.get("overlay") if isinstance(technology, dict) else None
+    if not isinstance(name, str):
+        return document
+    try:
+        text = required_input(name, inputs).content.decode("utf-8-sig")
+        rows = parse_rows(text)
+        technology_with(rows, name)
+    except (ValueError, LookupError) as error:
+        raise StudyError([{"pointer": "/technology/overlay", "detail": str(error)}]) from None
+    kept = [{column: row[column] for column in COLUMNS if (row.get(column) or "").strip()} for row in rows]
+    return {**document, "technology": dict(technology or {}) | {"overlay": kept}}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from models.evaluation import ScenarioEvaluation, take_alternatives, worst_viola
 from models.hardware.catalog import chip_designs
 from models.hardware.design import DesignBatch
 from models.operators.factor_tables import FactorTables
+from models.technology import Technology, default_technology
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Problem:
     mixture: Mixture
     limits: Limits
     tables: FactorTables
+    technology: Technology = field(default_factory=default_technology)
+    """Shipped values with the study's overlay before them."""
     proofs: list[object] = field(default_factory=list)
     inputs: Inputs = None
     """Where what the study names lies."""
@@ -112,6 +115,7 @@ def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
         mixture=mixture,
         limits=read_limits(document.budget, excess),
         tables=tables,
+        technology=document.technology.technology,
         inputs=inputs,
         inputs_read=inputs_of(document.model_dump(mode="json", include={"workload", "robustness"}), inputs),
     )
@@ -151,7 +155,7 @@ def _mixture(document: StudyDocument, scenarios: tuple[Compiled, ...], tables: F
     rates = []
     for i, (each, scenario) in enumerate(zip(document.workload.scenarios, scenarios, strict=True)):
         chips = chip_designs([each.reference_chip])
-        evaluation = evaluate(chips, chips, [scenario], tables)[0]
+        evaluation = evaluate(chips, chips, [scenario], tables, technology=document.technology.technology)[0]
         keeps = worst_violation(evaluation) <= 0
         fits = keeps if keeps.any() else evaluation.violations["memory_capacity"] <= 0
         rates.append(float(np.max(np.where(fits, evaluation.units_per_s, 0.0))))
@@ -180,7 +184,7 @@ def judge_designs(problem: Problem, designs: DesignBatch, wanted: IntArray | Non
     several objectives the one with the least sum of relative losses against the design's own best in each. Where
     no alternative is feasible, the one that comes nearest to it is taken.
     """
-    evaluations = evaluate(designs, designs, problem.scenarios, problem.tables)
+    evaluations = evaluate(designs, designs, problem.scenarios, problem.tables, technology=problem.technology)
     chip = chip_violations(problem.limits, designs, evaluations[0].figures)
     chosen = tuple(_choose(problem, each) for each in evaluations)
     if wanted is not None and len(chosen) == 1:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from explorer.bottleneck import bottleneck
+from explorer.chip_report import technology_document, warnings_of
 from explorer.identity import model_version
 from explorer.intervals import intervals_of, stability_of
 from explorer.objectives import Objective
@@ -112,6 +113,8 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
         "evaluated": len(records),
         "feasible_designs": sum(r.feasible for r in records),
         "space_designs": problem.space.n_designs,
+        "technology": technology_document(problem),
+        "warnings": [] if best is None else warnings_of(problem, designs_of(problem, [best]), 0),
         "model_version": model_version(),
     }
     if best is None:

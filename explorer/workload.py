@@ -208,8 +208,19 @@ def read_serving(
         step_overhead_s=document.step_overhead or constants("launch")["step_overhead_s"],
         routing_skew=document.routing_skew,
         largest_memory_bytes=_largest_memory_bytes(space, study),
+        turns_per_session=_turns_per_session(document.requests, inputs),
     )
     return scenario, quality
+
+
+def _turns_per_session(document: RequestsDocument, inputs: Inputs) -> float:
+    """Requests of a conversation: as stated, as a trace numbers them, or one."""
+    if document.sessions is not None:
+        return float(document.sessions.turns)
+    trace = None if document.trace is None else named_trace(document.trace, inputs, document.zero_token_rows)
+    if trace is None or trace.session_id is None:
+        return 1.0
+    return trace.n / len(np.unique(trace.session_id))
 
 
 def _largest_memory_bytes(space: Space, study: StudyDocument) -> float:

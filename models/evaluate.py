@@ -9,12 +9,13 @@ import numpy as np
 
 from models.checks import IntArray
 from models.evaluation import Figures, ScenarioEvaluation
-from models.hardware.cost import electricity_usd_per_j
+from models.hardware.cost import electricity_usd_per_j, facility_ratio, grid_kgco2e_per_j
 from models.hardware.design import DesignBatch
 from models.hardware.figures import ChipFigures, chip_figures
 from models.operators.factor_tables import FactorTables
 from models.serving.scenario import ServingScenario
 from models.serving.steady import CompiledServing, compile_serving, steady_state
+from models.technology import Technology, default_technology
 from models.throughput.fixed import compile_fixed_work, fixed_work
 from models.throughput.scenario import ConvnetScenario, FixedWork, GemmListScenario, TrainingScenario
 from models.throughput.work import CompiledWork
@@ -47,8 +48,9 @@ def compile_scenario(scenario: Scenario) -> Compiled:
     return _COMPILERS[type(scenario)](scenario)
 
 
-def _figures(chips: ChipFigures, cost: DesignBatch) -> Figures:
+def _figures(chips: ChipFigures, cost: DesignBatch, technology: Technology) -> Figures:
     """What the cost batch decides about each chip, arrays of shape (n_designs, 1)."""
+    site, ones = technology.constants["cost"], np.ones((cost.n_designs, 1))
     return Figures(
         area_mm2=chips.area_mm2[:, None],
         static_w=chips.access.static_w[:, None],
@@ -56,7 +58,12 @@ def _figures(chips: ChipFigures, cost: DesignBatch) -> Figures:
         full_rate_power_w=chips.full_rate_power_w[:, None],
         unit_cost_usd=chips.unit_cost_usd[:, None],
         usd_per_s=chips.usd_per_s[:, None],
-        usd_per_j=np.full((cost.n_designs, 1), electricity_usd_per_j()),
+        usd_per_j=electricity_usd_per_j(technology) * ones,
+        embodied_kgco2e=chips.embodied_kgco2e[:, None],
+        embodied_kgco2e_per_s=chips.embodied_kgco2e_per_s[:, None],
+        host_w=site["host_power_w_per_chip"] * ones,
+        facility_ratio=facility_ratio(technology) * ones,
+        grid_kgco2e_per_j=grid_kgco2e_per_j(technology) * ones,
         violations={name: values[:, None] for name, values in chips.violation_ratio.items()},
     )
 
@@ -67,6 +74,7 @@ def evaluate(
     scenarios: Sequence[Compiled],
     tables: FactorTables,
     alternatives: IntArray | None = None,
+    technology: Technology | None = None,
 ) -> list[ScenarioEvaluation]:
     """
     Return one evaluation per scenario.
@@ -82,6 +90,8 @@ def evaluate(
         Shared rows; the same object may serve many calls.
     alternatives : array of shape (n_designs, n_kept), optional
         Inner choices wanted of each design, for a single scenario; all of them where left out.
+    technology : Technology, optional
+        Node tables and constants of area, energy, power and cost; the shipped ones where left out.
 
     Returns
     -------
@@ -96,10 +106,11 @@ def evaluate(
         raise ValueError(
             f"both batches must have equally many designs, got {performance.n_designs} and {cost.n_designs}"
         )
-    chips = chip_figures(cost)
+    used = technology or default_technology()
+    chips = chip_figures(cost, used)
     access = chips.access
     highest = access.static_w
-    figures = _figures(chips, cost)
+    figures = _figures(chips, cost, used)
     return [
         _EVALUATIONS[type(each)](each, performance, access, highest, figures, tables, alternatives)
         for each in scenarios

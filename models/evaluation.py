@@ -25,6 +25,16 @@ class Figures:
     """Capital and housing of one chip and its share of the system, electricity aside [USD/s]."""
     usd_per_j: FloatArray
     """Electricity with what the building adds [USD/J]."""
+    embodied_kgco2e: FloatArray
+    """Carbon of making one chip with its memory, package and share of the host."""
+    embodied_kgco2e_per_s: FloatArray
+    """What one second of work uses up of that."""
+    host_w: FloatArray
+    """One chip's share of the host while it works."""
+    facility_ratio: FloatArray
+    """Energy that the site draws over what chips and hosts take: delivery losses and cooling."""
+    grid_kgco2e_per_j: FloatArray
+    """Carbon of a joule that the site draws."""
     violations: Mapping[str, FloatArray]
     """Relative excess over what physics allows any chip: reticle, memory edge, power at the lowest clock [1]."""
 
@@ -66,8 +76,12 @@ class ScenarioEvaluation:
     step_s: FloatArray
     ttft_s: FloatArray
     tpot_s: FloatArray
+    peak_power_w: FloatArray
+    """Of one chip in the kind of step that draws most, at its settled clock."""
     tokens_per_unit: float
     """Output tokens of a request, trained tokens of a step, otherwise 1."""
+    units_per_session: float
+    """Requests of a conversation, otherwise 1."""
     n_chips: int
     violations: Mapping[str, FloatArray]
     choices: Mapping[str, Any]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import functools
 import gzip
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +18,13 @@ DATA = Path(__file__).parent / "data"
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file with one header row; lines that begin with '#' are provenance."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
-        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+        return parse_rows(file)
+
+
+def parse_rows(lines: Iterable[str] | str) -> list[dict[str, str]]:
+    """Return the rows of CSV text with one header row; lines that begin with '#' are provenance."""
+    each = io.StringIO(lines, newline="") if isinstance(lines, str) else lines
+    return list(csv.DictReader(line for line in each if not line.startswith("#")))
 
 
 def read_json(path: Path) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -13,11 +13,18 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.checks import BoolArray, FloatArray, require_known, require_positive
+from models.checks import BoolArray, FloatArray, UnknownNameError, require_known, require_positive
 from models.tables import DATA, constants, read_rows
 
 GROUPS = ("area", "energy", "power", "cost")
 """Tables of `models/data/constants` that an overlay may change."""
+
+MEMORY = "memory"
+MEMORY_UNITS: Mapping[str, str] = {
+    "device_energy_j_per_bit": "J/bit", "edge_mm": "mm", "phy_area_mm2": "mm2", "controller_area_mm2": "mm2",
+    "price_usd_per_byte": "USD/B", "embodied_kgco2e_per_byte": "kg/B",
+}  # fmt: skip
+"""Columns of `memory_kinds.csv` that an overlay may change, by kind; each is a constant `column:kind` of `memory`."""
 
 FAB_GAS_VARIANT = "95% abatement"
 COLUMNS = ("quantity", "node_nm", "variant", "value", "unit", "source")
@@ -77,12 +84,22 @@ class Technology:
         nodes = np.asarray(node_nm, dtype=np.float64)
         return np.asarray(np.stack([~np.isin(nodes, curve.node_nm) for curve in self.curves.values()]).any(axis=0))
 
+    def interpolated_quantities(self, node_nm: float) -> list[str]:
+        """Return the quantities that have no row of their own at a node, by name."""
+        return sorted(name for name, curve in self.curves.items() if node_nm not in curve.node_nm)
+
     def with_constant(self, group: str, name: str, value: float) -> Technology:
         """Return the same technology with one constant exchanged, as a flip distance or a sensitivity needs."""
         group_values = self.constants[require_known("group of constants", group, self.constants)]
         require_known(f"constant of {group}", name, group_values)
         changed = dict(self.constants) | {group: MappingProxyType(dict(group_values) | {name: value})}
         return _technology(self.curves, changed, self.overlay)
+
+    def with_scaled_curve(self, quantity: str, factor: float) -> Technology:
+        """Return the same technology with one quantity times a factor at every node."""
+        curve = self.curves[require_known("technology quantity", quantity, self.curves)]
+        scaled = Curve(curve.node_nm, curve.value * factor, curve.unit)
+        return _technology(MappingProxyType(dict(self.curves) | {quantity: scaled}), self.constants, self.overlay)
 
 
 @functools.cache
@@ -95,7 +112,7 @@ def default_technology() -> Technology:
     >>> float(default_technology().at_node("energy_scale_used", 7.0))
     1.0
     """
-    return _technology(_curves(()), {group: constants(group) for group in GROUPS}, ())
+    return _technology(_curves(()), _shipped_constants(), ())
 
 
 def load_technology(overlay: Path | None = None) -> Technology:
@@ -105,47 +122,116 @@ def load_technology(overlay: Path | None = None) -> Technology:
     Parameters
     ----------
     overlay : Path, optional
-        CSV with the columns of `technology.csv`. A row with a node replaces that node of its quantity; a row
-        without a node replaces the constant of that name.
+        CSV with the columns of `technology.csv`; see `technology_with`.
+
+    Raises
+    ------
+    UnknownNameError, ValueError
+        If a row is bad, with file and row.
+    """
+    return default_technology() if overlay is None else technology_with(read_rows(overlay), overlay.name)
+
+
+def technology_with(rows: Sequence[Mapping[str, str]], name: str = "overlay") -> Technology:
+    """
+    Return the shipped technology with some rows replaced.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Each with quantity, value, unit and source as text. With a node it replaces that node of its quantity; with a
+        `variant` that names a kind of memory it replaces that kind's column of `memory_kinds.csv`; otherwise it
+        replaces the constant of that name.
+    name : str
+        What messages call the rows; the first one is row 2, as in a file with a header.
 
     Raises
     ------
     UnknownNameError
         If a row names no quantity or constant of the model.
     ValueError
-        If a column is missing, a value is no positive number, or a row lacks its unit or source.
+        If a column is missing, a value is no positive number, a unit is another one, or a row lacks its source.
+
+    Examples
+    --------
+    >>> row = {"quantity": "utilization", "value": "0.9", "unit": "1", "source": "own fleet"}
+    >>> technology_with([row]).constants["cost"]["utilization"]
+    0.9
     """
-    if overlay is None:
-        return default_technology()
-    rows = _checked_overlay(overlay)
-    changed = {group: dict(constants(group)) for group in GROUPS}
+    changed = {group: dict(values) for group, values in _shipped_constants().items()}
     curve_rows = []
-    for row in rows:
-        if row["node_nm"]:
-            require_known("technology quantity", row["quantity"], default_technology().curves)
-            curve_rows.append(row)
-            continue
-        names = {name for values in changed.values() for name in values}
-        require_known("technology constant", row["quantity"], names)
-        for values in changed.values():
-            if row["quantity"] in values:
-                values[row["quantity"]] = float(row["value"])
-    return _technology(_curves(curve_rows), changed, tuple(MappingProxyType(row) for row in rows))
-
-
-def _checked_overlay(path: Path) -> list[dict[str, str]]:
-    rows = read_rows(path)
     for line, row in enumerate(rows, start=2):
-        for column in COLUMNS:
-            if row.get(column) is None or (column not in ("node_nm", "variant") and not row[column].strip()):
-                raise ValueError(f"{path.name} row {line}: {column} must not be empty")
         try:
-            positive = float(row["value"]) > 0
-        except ValueError:
-            positive = False
-        if not positive:
-            raise ValueError(f"{path.name} row {line}: value must be a positive number, got '{row['value']}'")
-    return rows
+            _check_row(row)
+            if (row.get("node_nm") or "").strip():
+                _positive("node_nm", row["node_nm"])
+                curve = default_technology().curves[_known_curve(row["quantity"])]
+                _same_unit(row["unit"], curve.unit)
+                curve_rows.append(row)
+            else:
+                group, constant = _constant_of(row)
+                changed[group][constant] = float(row["value"])
+        except UnknownNameError as error:
+            raise UnknownNameError(f"{name} row {line}: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"{name} row {line}: {error}") from None
+    echo = tuple(MappingProxyType({c: str(row.get(c) or "") for c in COLUMNS}) for row in rows)
+    return _technology(_curves(curve_rows), changed, echo)
+
+
+def _known_curve(quantity: str) -> str:
+    return require_known("technology quantity", quantity, default_technology().curves)
+
+
+def _constant_of(row: Mapping[str, str]) -> tuple[str, str]:
+    """Group and name of the constant that a row without a node replaces."""
+    quantity, variant = row["quantity"], (row.get("variant") or "").strip().lower()
+    shipped = _shipped_constants()
+    if quantity in MEMORY_UNITS:
+        kinds = [key.split(":")[1] for key in shipped[MEMORY] if key.startswith(f"{quantity}:")]
+        _same_unit(row["unit"], MEMORY_UNITS[quantity])
+        return MEMORY, f"{quantity}:{require_known('variant (kind of memory)', variant, kinds)}"
+    if quantity in default_technology().curves:
+        raise ValueError("node_nm must not be empty for a quantity by node")
+    groups = {name: group for group in GROUPS for name in shipped[group]}
+    group = groups[require_known("technology constant", quantity, groups)]
+    _same_unit(row["unit"], _constant_units()[group, quantity])
+    return group, quantity
+
+
+def _check_row(row: Mapping[str, str]) -> None:
+    for column in ("quantity", "value", "unit", "source"):
+        if not (row.get(column) or "").strip():
+            raise ValueError(f"{column} must not be empty")
+    _positive("value", row["value"])
+
+
+def _positive(name: str, text: str) -> None:
+    try:
+        valid = 0 < float(text) < float("inf")
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ValueError(f"{name} must be a positive number, got '{text}'")
+
+
+def _same_unit(got: str, unit: str) -> None:
+    if got.strip() != unit:
+        raise ValueError(f"unit must be {unit}, got '{got.strip()}'")
+
+
+@functools.cache
+def _shipped_constants() -> Mapping[str, Mapping[str, float]]:
+    memory = {
+        f"{column}:{row['kind']}": float(row[column])
+        for row in read_rows(DATA / "memory_kinds.csv") if row["kind"] != "none" for column in MEMORY_UNITS
+    }  # fmt: skip
+    return {group: constants(group) for group in GROUPS} | {MEMORY: MappingProxyType(memory)}
+
+
+@functools.cache
+def _constant_units() -> Mapping[tuple[str, str], str]:
+    return {(g, row["name"]): row["unit"] for g in GROUPS for row in read_rows(DATA / "constants" / f"{g}.csv")}
 
 
 def _curves(first: Iterable[Mapping[str, str]]) -> Mapping[str, Curve]:

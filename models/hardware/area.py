@@ -76,7 +76,7 @@ def edge_area_mm2(designs: DesignBatch, technology: Technology | None = None) ->
     """
     c = (technology or default_technology()).constants["area"]
     stacks = designs.memory_stacks + designs.spare_memory_stacks
-    edge_mm = memory_column("edge_mm", designs.memory_kind) * stacks
+    edge_mm = memory_column("edge_mm", designs.memory_kind, technology) * stacks
     edge_mm = edge_mm + second_tier_column("edge_mm", designs.second_tier)
     side_mm = edge_mm / (c["edge_usable_fraction"] * (2.0 * designs.n_dies + 2.0))
     return np.asarray(designs.n_dies * side_mm**2)
@@ -124,7 +124,9 @@ def area_limits(
     area = die_area_mm2(designs, used) if area_mm2 is None else area_mm2
     reticle_mm2 = c["reticle_limit_mm2"]
     outer_mm = (2.0 * designs.n_dies + 2.0) * np.sqrt(reticle_mm2) * c["edge_usable_fraction"]
-    needed_mm = memory_column("edge_mm", designs.memory_kind) * (designs.memory_stacks + designs.spare_memory_stacks)
+    needed_mm = memory_column("edge_mm", designs.memory_kind, used) * (
+        designs.memory_stacks + designs.spare_memory_stacks
+    )
     return {
         "reticle_excess_mm2": area / designs.n_dies - reticle_mm2,
         "edge_excess_mm": needed_mm + second_tier_column("edge_mm", designs.second_tier) - outer_mm,

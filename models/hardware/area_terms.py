@@ -133,7 +133,7 @@ def outer_terms(designs: DesignBatch, technology: Technology) -> dict[str, Float
     fixed_logic = c["fixed_analogue_fraction"] + (1.0 - c["fixed_analogue_fraction"]) * logic
     return {
         "network_on_chip": c["router_mm2_per_port"] * logic * ports / reference_port_bytes_per_cycle(c),
-        "memory_interface": memory_interface_mm2(designs, logic, c),
+        "memory_interface": memory_interface_mm2(designs, logic, technology),
         "second_tier_interface": second_tier_column("area_mm2", designs.second_tier),
         "links": link_mm2(designs, logic, c),
         "host_interface": host_mm2(designs, c),
@@ -152,12 +152,13 @@ def reference_port_bytes_per_cycle(c: Constants) -> float:
     return 2.0 * c["router_reference_macs"] / constants("gemm")["operand_path_elements"]
 
 
-def memory_interface_mm2(designs: DesignBatch, logic: FloatArray, c: Constants) -> FloatArray:
+def memory_interface_mm2(designs: DesignBatch, logic: FloatArray, technology: Technology) -> FloatArray:
     """Return PHY, which does not scale with the node, and controller of all stacks, shape (n_designs,) [mm2]."""
-    kind = designs.memory_kind
+    c, kind = technology.constants["area"], designs.memory_kind
     hbm = memory_column("hbm", kind) > 0
     ratio = np.where(hbm, c["hbm_interface_ratio"], c["channel_interface_ratio"])
-    one = memory_column("phy_area_mm2", kind) + memory_column("controller_area_mm2", kind) * logic
+    one = memory_column("phy_area_mm2", kind, technology)
+    one = one + memory_column("controller_area_mm2", kind, technology) * logic
     stacks = np.where(kind == MemoryKind.NONE, 0.0, designs.memory_stacks + designs.spare_memory_stacks)
     return np.asarray(ratio * one * stacks)
 

@@ -98,7 +98,7 @@ def unit_cost_breakdown_usd(
     per_mm2 = np.where(hbm > 0, c["packaging_usd_per_mm2"], c["substrate_usd_per_mm2"])
     parts = {
         "logic": logic_cost_usd(designs, used, area),
-        "memory": memory_column("price_usd_per_byte", designs.memory_kind) * designs.memory_capacity_bytes,
+        "memory": memory_column("price_usd_per_byte", designs.memory_kind, used) * designs.memory_capacity_bytes,
         "second_tier": second_tier_column("price_usd", designs.second_tier),
         "packaging": per_mm2 * package_mm2,
     }
@@ -176,8 +176,7 @@ def electricity_usd_per_j(technology: Technology | None = None) -> float:
     True
     """
     c = (technology or default_technology()).constants["cost"]
-    overhead = c["power_usage_effectiveness"] / c["power_delivery_efficiency"]
-    return float(c["electricity_usd_per_kwh"] / J_PER_KWH * overhead)
+    return float(c["electricity_usd_per_kwh"] / J_PER_KWH * facility_ratio(technology))
 
 
 def usd_per_hour(designs: DesignBatch, average_power_w: FloatArray, technology: Technology | None = None) -> FloatArray:
@@ -211,7 +210,7 @@ def embodied_carbon_kgco2e(
     gases = used.at_node("fab_gas", designs.node_nm) / 1000.0
     per_cm2 = energy + gases + c["fab_materials_kgco2e_per_cm2"]
     logic = per_cm2 * area / MM2_PER_CM2 / effective_yield_fraction(area / designs.n_dies, designs.node_nm, used)
-    memory = memory_column("embodied_kgco2e_per_byte", designs.memory_kind) * designs.memory_capacity_bytes
+    memory = memory_column("embodied_kgco2e_per_byte", designs.memory_kind, used) * designs.memory_capacity_bytes
     tier = second_tier_column("embodied_kgco2e", designs.second_tier)
     return np.asarray(logic + memory + tier + c["packaging_kgco2e"] + c["host_kgco2e_per_chip"])
 
@@ -221,15 +220,29 @@ def embodied_carbon_kgco2e_per_s(
 ) -> FloatArray:
     """Return the embodied carbon that one second of work uses up, shape (n_designs,) [kg CO2e/s]."""
     used = technology or default_technology()
-    c = used.constants["cost"]
-    return np.asarray(embodied_carbon_kgco2e(designs, used, area_mm2) / (c["server_life_s"] * c["utilization"]))
+    return np.asarray(embodied_carbon_kgco2e(designs, used, area_mm2) / working_life_s(used))
+
+
+def working_life_s(technology: Technology | None = None) -> float:
+    """Return the seconds of its life in which a chip works, at the stated utilisation [s]."""
+    c = (technology or default_technology()).constants["cost"]
+    return float(c["server_life_s"] * c["utilization"])
+
+
+def facility_ratio(technology: Technology | None = None) -> float:
+    """Return the energy that a site draws over what its chips and hosts take: delivery losses and cooling [1]."""
+    c = (technology or default_technology()).constants["cost"]
+    return float(c["power_usage_effectiveness"] / c["power_delivery_efficiency"])
+
+
+def grid_kgco2e_per_j(technology: Technology | None = None) -> float:
+    """Return the carbon of a joule that the site draws [kg CO2e/J]."""
+    return float((technology or default_technology()).constants["cost"]["grid_kgco2e_per_kwh"] / J_PER_KWH)
 
 
 def operational_carbon_kgco2e_per_j(technology: Technology | None = None) -> float:
     """Return the carbon of a joule at the chip, delivery losses and cooling included [kg CO2e/J]."""
-    c = (technology or default_technology()).constants["cost"]
-    overhead = c["power_usage_effectiveness"] / c["power_delivery_efficiency"]
-    return float(c["grid_kgco2e_per_kwh"] / J_PER_KWH * overhead)
+    return grid_kgco2e_per_j(technology) * facility_ratio(technology)
 
 
 def _payment_per_year(life_years: float, interest: float) -> float:

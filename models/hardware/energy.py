@@ -134,7 +134,7 @@ def dram_j_per_byte(
     array of shape (n_designs,)
         [J]
     """
-    device = BITS * memory_column("device_energy_j_per_bit", designs.memory_kind)
+    device = BITS * memory_column("device_energy_j_per_bit", designs.memory_kind, technology)
     path = device + _onchip_path_j_per_byte(designs, area_mm2, technology)
     return np.where(designs.memory_kind == MemoryKind.NONE, scratchpad_j_per_byte, path)
 

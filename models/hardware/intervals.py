@@ -8,9 +8,17 @@ import numpy as np
 
 from models.checks import FloatArray, require_known
 from models.hardware.area import area_interval_mm2, die_area_mm2
-from models.hardware.cost import good_die_cost_usd, unit_cost_breakdown_usd
+from models.hardware.cost import good_die_cost_usd, system_cost_breakdown_usd, unit_cost_breakdown_usd
 from models.hardware.design import DesignBatch
 from models.technology import Technology, default_technology
+
+POWER_SPREADS: Mapping[str, str] = {
+    "matrix_arrays": "switching_factor_90",
+    "main_memory": "memory_path_factor_90",
+    "links": "link_factor_90",
+    "static": "static_factor_90",
+}
+"""Part of a full-rate power -> constant that states its 90 % interval."""
 
 ENERGY_SPREADS: Mapping[str, str] = {
     "switching": "switching_factor_90",
@@ -73,11 +81,62 @@ def energy_interval_j(
     low, high : arrays of that shape
         [J]
     """
+    return _combined(parts_j, ENERGY_SPREADS, technology)
+
+
+def power_interval_w(
+    parts_w: Mapping[str, FloatArray], technology: Technology | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the 90 % interval of a full-rate power given by its parts, keys of `POWER_SPREADS` [W]."""
+    return _combined(parts_w, POWER_SPREADS, technology)
+
+
+def work_cost_interval_usd(
+    designs: DesignBatch,
+    capital_usd: FloatArray,
+    electricity_usd: FloatArray,
+    energy_j: Mapping[str, FloatArray],
+    technology: Technology | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """
+    Return the 90 % interval of what a piece of work costs, its time taken as known.
+
+    The chip's share of the capital varies as its manufacturing cost, electricity as its energy, independently.
+
+    Parameters
+    ----------
+    designs : DesignBatch
+        Of n_designs entries.
+    capital_usd, electricity_usd : arrays of shape (n_designs,)
+        Parts of the cost. [USD]
+    energy_j : mapping of part to array of shape (n_designs,)
+        Keys of `ENERGY_SPREADS`. [J]
+
+    Returns
+    -------
+    low, high : arrays of shape (n_designs,)
+        [USD]
+    """
+    used = technology or default_technology()
+    system = system_cost_breakdown_usd(designs, used)
+    chip_usd = capital_usd * system["chip"] / sum(system.values(), np.zeros(designs.n_designs))
+    unit = system["chip"]
+    whole_j = sum(energy_j.values(), np.zeros(designs.n_designs))
+    spreads = zip(unit_cost_interval_usd(designs, used), energy_interval_j(energy_j, used), strict=True)
+    widths = [np.hypot(chip_usd * (u / unit - 1.0), electricity_usd * (e / whole_j - 1.0)) for u, e in spreads]
+    total = capital_usd + electricity_usd
+    return np.asarray(total - widths[0]), np.asarray(total + widths[1])
+
+
+def _combined(
+    parts: Mapping[str, FloatArray], spreads: Mapping[str, str], technology: Technology | None
+) -> tuple[FloatArray, FloatArray]:
+    """Sum of independent parts less and plus the root of the squares of their half widths."""
     c = (technology or default_technology()).constants["energy"]
-    total = np.zeros_like(next(iter(parts_j.values())))
+    total = np.zeros_like(next(iter(parts.values())))
     up, down = total.copy(), total.copy()
-    for name, part in parts_j.items():
-        factor = c[ENERGY_SPREADS[require_known("part of an energy", name, ENERGY_SPREADS)]]
+    for name, part in parts.items():
+        factor = c[spreads[require_known("part of an energy", name, spreads)]]
         total = total + part
         up = up + (part * (factor - 1.0)) ** 2
         down = down + (part * (1.0 - 1.0 / factor)) ** 2

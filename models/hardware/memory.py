@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from models.checks import FloatArray, IntArray, require_known, require_non_negative
 from models.hardware.design import DesignBatch, MemoryKind, SecondTier
 from models.tables import DATA, read_rows
+from models.technology import MEMORY, Technology, default_technology
 
 FIRST_SET_CODE = 16
 """From here on a code stands for a set of kinds, see `cheapest_of`."""
@@ -101,13 +102,17 @@ def cheapest_of(kinds: Iterable[float]) -> int:
     return FIRST_SET_CODE + sum(1 << int(kind) for kind in set(kinds))
 
 
-def memory_column(column: str, kind: ArrayLike) -> FloatArray:
+def memory_column(column: str, kind: ArrayLike, technology: Technology | None = None) -> FloatArray:
     """
     Return one column of `memory_kinds.csv` at each code of `kind`, shape (n_designs,), unit of the column.
 
-    At a code of `cheapest_of` the least of its kinds.
+    At a code of `cheapest_of` the least of its kinds. With a technology, prices, energies, carbon and interface sizes
+    are its own.
     """
     values = memory_table()[column]
+    if technology is not None and technology is not default_technology():
+        own = technology.constants[MEMORY]
+        values = np.array([own.get(f"{column}:{k.name.lower()}", v) for k, v in zip(MemoryKind, values, strict=True)])
     codes = _codes("memory_kind", kind, FIRST_SET_CODE + (1 << len(MemoryKind)))
     if codes.size == 0 or codes.max() < len(MemoryKind):
         return np.asarray(values[codes])

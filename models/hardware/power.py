@@ -124,7 +124,7 @@ def tdp_estimate_w(
     macs = macs_per_cycle_per_core(designs) * cycles_per_s * rate
     lanes = designs.vector_lanes_per_core * cycles_per_s * np.where(simt, 1.0, 0.5)
     logic = switching * (np.where(simt, c["tdp_mac_j"], c["tdp_mac_other_j"]) * macs + c["tdp_lane_j"] * lanes)
-    device = BITS * memory_column("device_energy_j_per_bit", designs.memory_kind)
+    device = BITS * memory_column("device_energy_j_per_bit", designs.memory_kind, used)
     memory = c["tdp_dram_ratio"] * device * designs.memory_bandwidth_bytes_per_s
     link_bytes_per_s = 2.0 * (designs.scale_up_bytes_per_s + designs.scale_out_bytes_per_s)
     links = c["tdp_link_ratio"] * BITS * used.constants["energy"]["link_j_per_bit"] * link_bytes_per_s

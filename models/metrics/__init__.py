@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from models.checks import FloatArray
 from models.evaluation import ScenarioEvaluation
-from models.metrics import cost, energy, latency, throughput
+from models.metrics import carbon, cost, energy, latency, throughput
 
 SERVING = ("llm_serving",)
 TOKENS = ("llm_serving", "training")
@@ -54,10 +54,28 @@ METRICS: Mapping[str, Metric] = {
     "trained_tokens_per_s": Metric("1/s", "maximize", ("training",), throughput.tokens_per_s),
     "trained_tokens_per_s_per_w": Metric("1/J", "maximize", ("training",), throughput.tokens_per_s_per_w),
     "usd_per_million_trained_tokens": Metric("USD", "minimize", ("training",), cost.usd_per_million_tokens),
+    "usd_per_session": Metric("USD", "minimize", SERVING, cost.usd_per_session),
+    "facility_energy_per_million_output_tokens_j": Metric(
+        "J", "minimize", SERVING, energy.facility_energy_per_million_tokens_j
+    ),
+    "facility_energy_per_session_j": Metric("J", "minimize", SERVING, energy.facility_energy_per_session_j),
+    "kgco2e_per_million_output_tokens": Metric("kg", "minimize", SERVING, carbon.kgco2e_per_million_tokens),
+    "embodied_kgco2e_per_million_output_tokens": Metric(
+        "kg", "minimize", SERVING, carbon.embodied_kgco2e_per_million_tokens
+    ),
+    "operational_kgco2e_per_million_output_tokens": Metric(
+        "kg", "minimize", SERVING, carbon.operational_kgco2e_per_million_tokens
+    ),
+    "kgco2e_per_session": Metric("kg", "minimize", SERVING, carbon.kgco2e_per_session),
+    "kgco2e_per_unit": Metric("kg", "minimize", EVERY, carbon.kgco2e_per_unit),
+    "kgco2e_per_million_trained_tokens": Metric("kg", "minimize", ("training",), carbon.kgco2e_per_million_tokens),
+    "embodied_kgco2e": Metric("kg", "minimize", EVERY, carbon.embodied_kgco2e),
     "area_mm2": Metric("mm2", "minimize", EVERY, cost.area_mm2),
     "unit_cost_usd": Metric("USD", "minimize", EVERY, cost.unit_cost_usd),
     "tdp_w": Metric("W", "minimize", EVERY, energy.tdp_w),
     "average_power_w": Metric("W", "minimize", EVERY, energy.average_power_w, bounded=False),
+    "peak_power_w": Metric("W", "minimize", EVERY, energy.peak_power_w, bounded=False),
+    "idle_power_fraction": Metric("1", "minimize", EVERY, energy.idle_power_fraction, bounded=False),
     "full_rate_power_w": Metric("W", "minimize", EVERY, energy.full_rate_power_w),
     "static_power_w": Metric("W", "minimize", EVERY, energy.static_power_w),
 }

@@ -33,3 +33,8 @@ def usd_per_million_tokens(evaluation: ScenarioEvaluation) -> FloatArray:
 def usd_per_hour(evaluation: ScenarioEvaluation) -> FloatArray:
     """Capital, housing and electricity of the whole system [USD/h]."""
     return HOUR_S * usd_per_unit(evaluation) * evaluation.units_per_s
+
+
+def usd_per_session(evaluation: ScenarioEvaluation) -> FloatArray:
+    """Capital, housing and electricity per completed conversation [USD]."""
+    return usd_per_unit(evaluation) * evaluation.units_per_session

@@ -65,6 +65,8 @@ class ServingScenario:
     largest_memory_bytes: float | None = None
     """Memory of one chip that no design in question exceeds; None where that is not known."""
     calibration: Calibration = UNCALIBRATED
+    turns_per_session: float = 1.0
+    """Requests of one conversation."""
 
 
 @dataclass(frozen=True)

@@ -247,10 +247,12 @@ def steady_state(
         units_per_s=scenario.system.n_chips / engine_chips / request_s,
         energy_per_unit_j=energy_j * engine_chips,
         average_power_w=energy_j / request_s,
+        peak_power_w=np.maximum(step.energy_j / step.time_s, prompt[0].energy_j / prompt[0].time_s),
         step_s=step_s,
         ttft_s=ttft_s,
         tpot_s=tpot_s,
         tokens_per_unit=scenario.requests.output_tokens,
+        units_per_session=scenario.turns_per_session,
         n_chips=scenario.system.n_chips,
         violations=violations,
         choices={

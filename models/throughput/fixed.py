@@ -90,6 +90,8 @@ def fixed_work(
         units_per_s=compiled.units_per_step / step.time_s,
         energy_per_unit_j=step.energy_j * system.n_chips / compiled.units_per_step,
         average_power_w=step.energy_j / step.time_s,
+        peak_power_w=step.energy_j / step.time_s,
+        units_per_session=1.0,
         step_s=step.time_s,
         ttft_s=np.full((1, 1), np.nan),
         tpot_s=np.full((1, 1), np.nan),

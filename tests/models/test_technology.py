@@ -1,13 +1,16 @@
 """Technology by node, private overlays and constants."""
 
+import re
+
 import numpy as np
 import pytest
 
 from models.checks import UnknownNameError
 from models.hardware.area import die_area_mm2
-from models.hardware.cost import unit_cost_usd
-from models.hardware.design import reference_design
-from models.technology import default_technology, load_technology
+from models.hardware.cost import unit_cost_breakdown_usd, unit_cost_usd
+from models.hardware.design import MemoryKind, reference_design, replace
+from models.hardware.energy import energy_per_access
+from models.technology import default_technology, load_technology, technology_with
 
 HEADER = "quantity,node_nm,precision,variant,value,unit,source,confidence\n"
 
@@ -76,3 +79,35 @@ def test_an_overlay_row_of_an_unknown_quantity_is_refused_with_a_suggestion(tmp_
 def test_a_bad_overlay_row_is_refused_with_file_row_and_column(tmp_path, line, rule):
     with pytest.raises(ValueError, match=f"overlay.csv row 2: {rule}"):
         load_technology(overlay(tmp_path, line))
+
+
+def test_an_overlay_replaces_what_one_kind_of_memory_costs_and_takes():
+    rows = [
+        {"quantity": "price_usd_per_byte", "variant": "HBM3", "value": "3e-8", "unit": "USD/B", "source": "contract"},
+        {"quantity": "device_energy_j_per_bit", "variant": "hbm3", "value": "3e-12", "unit": "J/bit", "source": "lab"},
+    ]
+    ours, design = technology_with(rows), reference_design()
+    dearer = (3e-8 - 1.49e-8) * design.memory_capacity_bytes[0]
+    parts = [unit_cost_breakdown_usd(design, technology)["memory"][0] for technology in (ours, default_technology())]
+    assert parts[0] - parts[1] == pytest.approx(dearer)
+    saved = energy_per_access(design).dram_j_per_byte - energy_per_access(design, ours).dram_j_per_byte
+    assert saved[0] == pytest.approx(8 * 1.5e-12)
+    other = replace(design, memory_kind=MemoryKind.HBM2E)
+    assert unit_cost_usd(other, ours) == unit_cost_usd(other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"unit": "%"}, "row 2: unit must be 1, got '%'"),
+        ({"value": "nan"}, "row 2: value must be a positive number, got 'nan'"),
+        ({"node_nm": "0"}, "row 2: "),
+        ({"quantity": "price_usd_per_byte", "unit": "USD/B", "variant": "hbm9"}, "did you mean 'hbm3'"),
+        ({"quantity": "wafer_price_used", "unit": "USD"}, "node_nm must not be empty for a quantity by node"),
+    ],
+    ids=["unit", "value", "node", "kind", "no node"],
+)
+def test_a_bad_inline_row_is_refused_by_its_number(changes, rule):
+    row = {"quantity": "utilization", "value": "0.5", "unit": "1", "source": "fleet"} | changes
+    with pytest.raises((ValueError, UnknownNameError), match=re.escape(rule)):
+        technology_with([row])

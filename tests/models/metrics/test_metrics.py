@@ -23,8 +23,8 @@ FASTER = replace(LOW, clock_hz=LOW.clock_hz * 2.5)
 CLOCK_BOUNDS = evaluate(FASTER, LOW, SCENARIOS, TABLES)
 SLOW_POINTS = evaluate(LOW, LOW, SCENARIOS, TABLES)
 
-UNBOUNDED = {"usd_per_hour", "average_power_w"}
-"""Rates times costs: what raises one raises the other, so the corners bound neither way."""
+UNBOUNDED = {"usd_per_hour", "average_power_w", "peak_power_w", "idle_power_fraction"}
+"""Rates times costs, energies over times: what raises one raises the other, so the corners bound neither way."""
 
 
 def read(name, evaluation):
