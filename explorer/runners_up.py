@@ -65,7 +65,7 @@ def with_runners_up(problem: Problem, designs: DesignBatch, operating_point: Map
 
 
 def _ranked(problem: Problem, compiled: Compiled, designs: DesignBatch, own: Mapping[str, Any]) -> dict[str, Any]:
-    evaluation = evaluate(designs, designs, [compiled], problem.tables)[0]
+    evaluation = evaluate(designs, designs, [compiled], problem.tables, technology=problem.technology)[0]
     loss, feasible = (np.broadcast_to(v, evaluation.units_per_s.shape)[0] for v in inner_losses(problem, evaluation))
     worst = worst_violation(evaluation)[0]
     plans = [_plan_at(compiled, evaluation, i) for i in range(len(loss))]
