@@ -68,6 +68,7 @@ class StudyEngine:
     similarity_fraction: Callable[[Any, Any], float]
     warm_designs: Callable[[Any, list[Document]], tuple[list[Document], dict[int, str]]]
     with_warm_start: Callable[[Any, list[Document]], Any]
+    drift_report: Callable[[Any, Document, Any, Document], Document]
     chips: Callable[[], Mapping[str, Document]]
     networks: Callable[[], Mapping[str, Document]]
     study_schema: Callable[[], Document]

@@ -48,6 +48,13 @@ class InvalidRequestError(ValueError):
         super().__init__(detail)
         self.errors = [{"pointer": pointer, "detail": detail}]
 
+    @classmethod
+    def of(cls, errors: Sequence[dict[str, str]], detail: str) -> InvalidRequestError:
+        """Return one error for several broken rules."""
+        made = cls("", detail)
+        made.errors = list(errors)
+        return made
+
 
 class TooManyError(Exception):
     """The caller has as much unfinished work as it may have."""

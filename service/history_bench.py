@@ -109,15 +109,20 @@ def _fill(database: Database, n_studies: int, rng: np.random.Generator) -> None:
             queries.create_study(session, _study_id(study), "bench", {}, "bench")
             insert_designs(session, _study_id(study), 0, _varied(records, rng, STUDY_ROWS))
     indexes = [each for each in designs.indexes if each.name != "ix_designs_judgement_key"]
-    with database.pool.execution_options(chipfit_writes=True).begin() as connection:
+    writable = database.pool.execution_options(chipfit_writes=True)
+    with writable.begin() as connection:
         for index in indexes:
             index.drop(connection)
-        for number in range(seeds, n_studies):
-            _copy_study(connection, _study_id(number % seeds), _study_id(number))
-        for index in indexes:
+    for first in range(seeds, n_studies, SEED_STUDIES):
+        with writable.begin() as connection:
+            for number in range(first, min(first + SEED_STUDIES, n_studies)):
+                _copy_study(connection, _study_id(number % seeds), _study_id(number))
+    for index in indexes:
+        with writable.begin() as connection:
             index.create(connection)
     with database.pool.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.exec_driver_sql("ANALYZE" if database.is_sqlite else "VACUUM ANALYZE")
+        for statement in ("ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)") if database.is_sqlite else ("VACUUM ANALYZE",):
+            connection.exec_driver_sql(statement)
 
 
 def _copy_study(connection: sa.Connection, old: str, new: str) -> None:

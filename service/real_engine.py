@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from explorer import study
 from explorer.document import StudyDocument, StudyError
+from explorer.drift import Outcome, drift_report
 from explorer.evaluation import evaluate_document
 from explorer.identity import model_version, workload_hash
 from explorer.records import record_from_json
@@ -39,6 +40,7 @@ def real_engine() -> StudyEngine:
         similarity_fraction=similarity_fraction,
         warm_designs=warm_designs,
         with_warm_start=with_warm_start,
+        drift_report=lambda old, was, new, now: drift_report(Outcome(old, was), Outcome(new, now)),
         chips=chip_documents,
         networks=network_documents,
         study_schema=lambda: StudyDocument.model_json_schema(ref_template="#/components/schemas/{model}"),

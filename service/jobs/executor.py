@@ -16,6 +16,7 @@ from service.db.session import Database, reading, writing
 from service.engine import Document, StudyEngine
 from service.jobs.process import current_process, new_executor_id
 from service.jobs.runner import DrainedError, StudyRunner
+from service.jobs.schedule_clerk import ScheduleClerk
 from service.jobs.supervisor import Heartbeat, orphans
 from service.settings import Settings
 
@@ -54,7 +55,7 @@ class JobExecutor:
 
     def start(self) -> None:
         """Start beating and working; where the schema is missing, as soon as it is there."""
-        for work in (self._beat_until_stopped, self._supervise_until_stopped):
+        for work in (self._beat_until_stopped, self._supervise_until_stopped, self._schedule_until_stopped):
             thread = threading.Thread(target=work, name=f"chipfit-{work.__name__.strip('_')}", daemon=True)
             thread.start()
             self.threads.append(thread)
@@ -187,6 +188,16 @@ class JobExecutor:
                 LOG.warning("supervisor failed, trying again", reason=" ".join(str(error).split()))
             self.wake.wait(self.settings.supervise_interval_s)
             self.wake.clear()
+
+    def _schedule_until_stopped(self) -> None:
+        """Fire schedules, start their runs, compare those that have ended: apart, since it prepares whole studies."""
+        clerk = ScheduleClerk(self.database, self.engine, self.settings)
+        while not self.stopping.wait(self.settings.schedule_interval_s):
+            try:
+                if self.launched and clerk.act(self.stopping):
+                    self.wake.set()
+            except Exception as error:
+                LOG.warning("schedules failed, trying again", reason=" ".join(str(error).split()))
 
     def _enqueue_new(self) -> None:
         """Make a job for every queued study that has none; its id makes a second one impossible."""

@@ -68,6 +68,7 @@ def quick_settings(database_url: str) -> Settings:
         beat_interval_s=0.5,
         stale_after_s=3.0,
         supervise_interval_s=0.1,
+        schedule_interval_s=0.1,
         event_poll_interval_s=0.05,
         stop_timeout_s=5.0,
     )

@@ -137,6 +137,7 @@ def fake_engine() -> StudyEngine:
         similarity_fraction=lambda one, other: float(one.work == other.work),
         warm_designs=lambda problem, candidates: (candidates, {}),
         with_warm_start=lambda problem, designs: problem,
+        drift_report=lambda old, was, new, now: {"before": was["evaluated"], "after": now["evaluated"]},
         chips=lambda: {"a100_sxm": {"n_cores": 108}},
         networks=lambda: {"llama": {"n_parameters": 8e9}},
         study_schema=FakeStudy.model_json_schema,
