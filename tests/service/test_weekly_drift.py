@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from tests.explorer.test_drift import HEADER, ROWS, SPACE, columns
@@ -53,6 +54,6 @@ def test_a_replaced_trace_is_read_again_and_its_drift_reported(real_client: Test
     drift = second["drift"]
     assert drift["previous_study_id"] == first["study_id"]
     mean = drift["distribution"]["chat"]["input_tokens"]["mean"]
-    assert (mean["before"], mean["after"]) == tuple(columns(rows)[:, 0].mean() for rows in weeks)
+    assert [mean["before"], mean["after"]] == pytest.approx([columns(rows)[:, 0].mean() for rows in weeks])
     assert [change["pointer"] for change in drift["inputs_changed"]] == ["/workload/scenarios/0/requests/trace"]
     assert drift["why"]["largest"] in drift["summary"]
