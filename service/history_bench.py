@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import tempfile
 import time
@@ -120,9 +121,18 @@ def _fill(database: Database, n_studies: int, rng: np.random.Generator) -> None:
     for index in indexes:
         with writable.begin() as connection:
             index.create(connection)
+    _settle(database)
+
+
+def _settle(database: Database) -> None:
+    """Bring statistics and files into the state that a database in use has."""
+    if database.is_sqlite:
+        with contextlib.closing(database.pool.raw_connection()) as raw:
+            for statement in ("ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                raw.cursor().execute(statement)
+        return
     with database.pool.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        for statement in ("ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)") if database.is_sqlite else ("VACUUM ANALYZE",):
-            connection.exec_driver_sql(statement)
+        connection.exec_driver_sql("VACUUM ANALYZE")
 
 
 def _copy_study(connection: sa.Connection, old: str, new: str) -> None:
