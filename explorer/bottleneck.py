@@ -80,6 +80,18 @@ def largest_resource(program: StepProgram, designs: DesignBatch, alternative: in
     return max(shares, key=lambda name: shares[name])
 
 
+def latency_term(compiled: CompiledServing, designs: DesignBatch, alternative: int, limit: str) -> dict[str, Any]:
+    """The operator that takes most of a first token (`ttft_p95`) or of a step, its share and its resource."""
+    program, place = compiled.step, alternative
+    if limit == "ttft_p95":
+        program, place = compiled.prompt, int(compiled.prompt_index[alternative])
+    wanted = np.array([[place]])
+    activity = run_step(program, designs, FactorTables(), alternatives=wanted, keep_terms=True)
+    terms = _term_shares(activity, program.overhead_s)
+    largest = max(terms, key=lambda each: each["share_fraction"])
+    return {"term": largest["name"], "term_share_fraction": largest["share_fraction"], "resource": largest["resource"]}
+
+
 def _term_shares(activity: StepActivity, overhead_s: float) -> list[dict[str, Any]]:
     """Operators of a step and its host time: share of the step, and resource that bounds each."""
     total_s = float(activity.time_s[0, 0])

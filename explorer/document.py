@@ -117,6 +117,16 @@ class BatchingDocument(_Strict):
     max_batch: int = Field(1024, ge=1, le=1024, description="sequences that run at once on one group of chips")
 
 
+class SpeculationDocument(_Strict):
+    """Speculative decoding: guesses that one step verifies together."""
+
+    draft_tokens: int = Field(ge=1, le=32, description="guesses of a step")
+    acceptance: float = Field(gt=0, lt=1, description="chance that a guess is right where those before it are")
+    draft_network: str | dict[str, Any] | None = Field(
+        None, description="network that guesses; without one guesses cost nothing"
+    )
+
+
 class _Scenario(_Strict):
     name: str = Field(min_length=1, max_length=100, description="name of the scenario")
     weight: float = Field(1.0, gt=0, description="share of time on the reference chip")
@@ -133,9 +143,10 @@ class ServingDocument(_Scenario):
     requests: RequestsDocument
     arrivals: ArrivalsDocument = Field(default_factory=ArrivalsDocument)
     slo: SloDocument = Field(default_factory=SloDocument)
-    scheduling: Literal["chunked", "whole_prompt"] = Field(
-        "chunked", description="how prompts share steps with decoding"
+    scheduling: Literal["chunked", "whole_prompt", "disaggregated"] = Field(
+        "chunked", description="prompts share steps with decoding, run alone, or on engines of their own"
     )
+    speculation: SpeculationDocument | None = Field(None, description="speculative decoding")
     batching: BatchingDocument = Field(default_factory=BatchingDocument)
     prefix_hit_fraction: float | None = Field(None, ge=0, lt=1, description="input tokens found in the prefix cache")
     routing_skew: float = Field(0.0, ge=0, le=4, description="Zipf exponent of expert popularity")

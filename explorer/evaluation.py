@@ -75,7 +75,7 @@ def evaluate_document(document: dict[str, Any], inputs: Inputs = None) -> dict[s
     answer["operating_point"] = with_runners_up(problem, designs, answer["operating_point"])
     if document.get("replay", False):
         points = [answer["operating_point"]]
-        answer["percentiles"] = design_percentiles(problem, designs, points, trace)[0]
+        answer["percentiles"] = design_percentiles(problem, designs, points, trace, timeline=True)[0]
     return answer
 
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from explorer.document import ServingDocument, SloDocument
 from explorer.plans import plan_of
 from explorer.problem import Problem
+from explorer.token_budget import MOST_STEPS, best_token_budget, shown_percentiles, transfer_s, with_room
 from explorer.workload import request_source
+from models.architectures.plans import ParallelPlan
 from models.hardware.design import DesignBatch, take
 from models.operators.factor_tables import FactorTables
 from models.serving.design_step import EngineOperation, engine_limits, engine_step_times
+from models.serving.disaggregated import Pool, disaggregated_rate_per_s, replay_disaggregated
 from models.serving.engine_step import BatchLimits, StepTime, sustainable_rate_per_s
-from models.serving.engine_terms import system_traits
+from models.serving.engine_terms import scenario_traits
 from models.serving.goodput import goodput_rate
-from models.serving.replay import replay, replay_summary
+from models.serving.replay import replay
 from models.serving.scenario import ServingScenario
 from models.serving.steady import CompiledServing
 from models.tables import constants
@@ -31,22 +34,21 @@ from models.workload.requests import Requests
 DRAWN, DRAWN_OUTPUT_TOKENS = (1000, 4000), 1e6
 """Requests drawn for each group of chips where a study has no trace, fewer where answers are long: steps, not requests,
 take time to replay."""
-MOST_STEPS = 2_000_000
-"""Steps at which a replay that never ends stops; the percentiles then count what has waited so far."""
 GOODPUT_DRAWN = 800
 """Requests of them that a goodput is found with; a trace is replayed whole."""
 GOODPUT_TOLERANCE = 0.05
 LOWEST_LOAD = 0.05
 """Load at which limits that are broken already count as out of reach."""
 SEED = 0
-SHOWN = tuple(
-    f"{name}_{at}" for name in ("ttft", "tpot", "end_to_end") for at in ("p50_s", "p95_s", "p99_s", "jitter_ratio")
-)
-"""Keys of `replay_summary` that belong to a design's percentiles."""
 
 
 def design_percentiles(
-    problem: Problem, designs: DesignBatch, points: Sequence[Mapping[str, Any]], trace: Requests | None = None
+    problem: Problem,
+    designs: DesignBatch,
+    points: Sequence[Mapping[str, Any]],
+    trace: Requests | None = None,
+    *,
+    timeline: bool = False,
 ) -> list[dict[str, Any] | None]:
     """
     Return the replayed percentiles of each design at its operating point.
@@ -62,6 +64,8 @@ def design_percentiles(
         Operating points as a trial records them.
     trace : Requests, optional
         Replayed at its own times instead of the study's requests and arrivals.
+    timeline : bool
+        Keep the state of the engine at some moments of the run.
 
     Returns
     -------
@@ -77,7 +81,8 @@ def design_percentiles(
         if offer is None:
             continue
         own = [point[compiled.scenario.name] if several else point for point in points]
-        for of_design, values in zip(found, _scenario(compiled.scenario, offer, designs, own), strict=True):
+        for of_design, whole in zip(found, _scenario(compiled, offer, designs, own), strict=True):
+            values = whole if timeline else {name: value for name, value in whole.items() if name != "timeline"}
             of_design |= {compiled.scenario.name: values} if several else values
     return [each or None for each in found]
 
@@ -128,9 +133,10 @@ def _limits(document: SloDocument) -> dict[str, float]:
 
 
 def _scenario(
-    scenario: ServingScenario, offer: _Offer, designs: DesignBatch, points: Sequence[Mapping[str, Any]]
+    compiled: CompiledServing, offer: _Offer, designs: DesignBatch, points: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Designs that share plan and mix are compiled together, then replayed one by one."""
+    scenario = compiled.scenario
     mixes = {mix.name: mix for mix in scenario.mixes}
     keys = [(plan_of(point), str(point["precision_mix"])) for point in points]
     moments = request_moments(observed_distribution(offer.source)) if isinstance(offer.source, Requests) else None
@@ -140,49 +146,71 @@ def _scenario(
         own = [i for i, key in enumerate(keys) if key == (plan, name)]
         operation = EngineOperation(
             scenario.network, mixes[name], plan, moments or scenario.requests, scenario.step_overhead_s,
-            scenario.routing_skew, scenario.system.n_chips_per_node, system_traits(scenario.system),
-            scenario.calibration,
+            scenario.routing_skew, scenario.system.n_chips_per_node, scenario_traits(scenario),
+            scenario.calibration, scenario.speculation,
         )  # fmt: skip
         group = take(designs, own)
-        n_groups = scenario.system.n_chips // plan.n_chips * plan.attention_data_parallel
         steps = engine_step_times(operation, group, tables)
-        for i, step, held in zip(own, steps, _held_tokens(scenario, operation, group), strict=True):
-            limits = _limits_of(scenario, points[i]["batch"] // plan.attention_data_parallel, held)
-            found[i] = _replayed(offer, step, limits, n_groups)
+        limits = _engine_limits(scenario, operation, group)
+        for place, (i, step) in enumerate(zip(own, steps, strict=True)):
+            held = dataclasses.replace(limits[place], max_sequences=points[i]["batch"] // plan.attention_data_parallel)
+            if scenario.scheduling == "disaggregated":
+                sent_s = transfer_s(compiled, take(designs, [i]), plan, points[i]["precision_mix"])
+                found[i] = _pooled(offer, scenario, plan, points[i]["plan"]["prefill_engines"], step, held, sent_s)
+            else:
+                n_groups = scenario.system.n_chips // plan.n_chips * plan.attention_data_parallel
+                found[i] = _replayed(offer, step, held, n_groups)
     return found
 
 
-def _held_tokens(scenario: ServingScenario, operation: EngineOperation, designs: DesignBatch) -> list[float]:
-    held = engine_limits(operation, designs, token_budget=1, max_sequences=1, scheduling=scenario.scheduling)
-    return [each.kv_capacity_tokens for each in held]
-
-
-def _limits_of(scenario: ServingScenario, batch: int, held_tokens: float) -> BatchLimits:
-    budget = max(int(constants("serving")["token_budget_tokens"]), batch)
-    return BatchLimits(budget, batch, held_tokens, scenario.scheduling)
+def _engine_limits(scenario: ServingScenario, operation: EngineOperation, designs: DesignBatch) -> list[BatchLimits]:
+    """Limits of each design's engine but for the batch; engines of one phase fill their steps as chunked ones do."""
+    budget = int(constants("serving")["token_budget_tokens"])
+    scheduling: Literal["chunked", "whole_prompt"] = (
+        "whole_prompt" if scenario.scheduling == "whole_prompt" else "chunked"
+    )
+    return engine_limits(operation, designs, token_budget=budget, max_sequences=1, scheduling=scheduling)
 
 
 def _replayed(offer: _Offer, step: StepTime, limits: BatchLimits, n_groups: int) -> dict[str, Any]:
     """Percentiles, load, sustainable rate and goodput of one design; rates are those of the whole system."""
+    limits = with_room(limits, limits.token_budget)
     whole = _dealt(_drawn(offer, 1.0, n_groups), n_groups)
     engine_rate = sustainable_rate_per_s(whole, step, limits)
     if engine_rate == 0:
         return {"saturated": True, "stopped_at": "kv_capacity_tokens", "sustainable_requests_per_s": 0.0}
     requests = _dealt(_drawn(offer, engine_rate * n_groups, n_groups), n_groups)
-    result = replay(requests, step, limits, max_steps=MOST_STEPS)
-    summary = replay_summary(result)
-    document = {name: summary[name] for name in SHOWN}
-    document |= {
-        "inter_token_jitter_ratio": summary["inter_token_jitter_ratio"],
-        "load": summary["load"],
-        "saturated": summary["saturated"],
-        "stopped_at": summary["stopped_at"],
-        "requests_per_s": None if result.rate_per_s is None else result.rate_per_s * n_groups,
-        "sustainable_requests_per_s": result.sustainable_rate_per_s * n_groups,
-        "output_tokens_per_s": result.output_tokens_per_s * n_groups,
-        "replayed_requests": requests.n,
-    }
-    return document | _goodput(offer, requests, step, limits, n_groups)
+    chosen, tried = best_token_budget(requests, step, limits, offer.slo)
+    limits = with_room(limits, chosen)
+    engine_rate = sustainable_rate_per_s(whole, step, limits)
+    requests = _dealt(_drawn(offer, engine_rate * n_groups, n_groups), n_groups)
+    return (
+        shown_percentiles(replay(requests, step, limits, max_steps=MOST_STEPS), n_groups, requests.n)
+        | {"token_budget": chosen, "token_budgets": tried}
+        | _goodput(offer, requests, step, limits, n_groups)
+    )
+
+
+def _pooled(
+    offer: _Offer,
+    scenario: ServingScenario,
+    plan: ParallelPlan,
+    n_prefill: int,
+    step: StepTime,
+    limits: BatchLimits,
+    sent_s: float,
+) -> dict[str, Any]:
+    """Percentiles of two pools, all requests of the system replayed."""
+    groups, limits = plan.attention_data_parallel, with_room(limits, limits.token_budget)
+    n_decode = scenario.system.n_chips // plan.n_chips - n_prefill
+    pools = Pool(n_prefill * groups, step, limits), Pool(n_decode * groups, step, limits)
+    rate = disaggregated_rate_per_s(_drawn(offer, 1.0, 1), *pools)
+    if rate == 0:
+        return {"saturated": True, "stopped_at": "kv_capacity_tokens", "sustainable_requests_per_s": 0.0}
+    requests = _drawn(offer, rate, 1)
+    per_token_s = sent_s / scenario.requests.input_tokens
+    result = replay_disaggregated(requests, *pools, transfer_s_per_token=per_token_s)
+    return shown_percentiles(result, 1, requests.n)
 
 
 def _goodput(offer: _Offer, requests: Requests, step: StepTime, limits: BatchLimits, n_groups: int) -> dict[str, Any]:

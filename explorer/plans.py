@@ -17,11 +17,12 @@ def plan_chosen(choice: Mapping[str, Any]) -> ParallelPlan:
     )
 
 
-def plan_document(scenario: ServingScenario, plan: ParallelPlan) -> dict[str, int]:
+def plan_document(scenario: ServingScenario, plan: ParallelPlan, prefill_engines: int | None = None) -> dict[str, int]:
     """
     Return a plan as an operating point shows it.
 
-    `data_parallel` engines run side by side; `expert_parallel` and `attention_data_parallel` only with routed experts.
+    `data_parallel` engines run side by side, or some for prompts and the others for answers; `expert_parallel` and
+    `attention_data_parallel` only with routed experts.
     """
     n_experts = [linear.n_experts for linear in scenario.network.linears if linear.rows == "routed"]
     document = {"tensor_parallel": plan.tensor_parallel, "pipeline_parallel": plan.pipeline_parallel}
@@ -29,7 +30,16 @@ def plan_document(scenario: ServingScenario, plan: ParallelPlan) -> dict[str, in
         groups = plan.attention_data_parallel
         spread = plan.stage_chips if groups > 1 else math.gcd(plan.tensor_parallel, *n_experts)
         document |= {"attention_data_parallel": groups, "expert_parallel": spread}
-    return document | {"data_parallel": scenario.system.n_chips // plan.n_chips}
+    n_engines = scenario.system.n_chips // plan.n_chips
+    if prefill_engines is None:
+        return document | {"data_parallel": n_engines}
+    return document | {"prefill_engines": prefill_engines, "decode_engines": n_engines - prefill_engines}
+
+
+def chosen_plan_document(scenario: ServingScenario, choice: Mapping[str, Any]) -> dict[str, int]:
+    """The plan among the inner choices of an alternative, as an operating point shows it."""
+    prefill = int(choice["prefill_engines"]) if "prefill_engines" in choice else None
+    return plan_document(scenario, plan_chosen(choice), prefill)
 
 
 def plan_of(operating_point: Mapping[str, Any]) -> ParallelPlan:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.objectives import DESIGN_METRICS
-from explorer.plans import plan_chosen, plan_document, training_plan_document
+from explorer.plans import chosen_plan_document, training_plan_document
 from explorer.problem import Judgement, Problem, judged_metrics, violated_limit
 from explorer.space import values_at
 from explorer.workload import Quality
@@ -132,13 +132,14 @@ def _stated_inputs(scenario: ServingScenario, design: DesignBatch) -> dict[str, 
         "step_overhead_s": scenario.step_overhead_s,
         "host_bytes_per_s": float(system.host_bytes_per_s or design.host_bytes_per_s[0]),
         "host_sharing_exponent": constants("collective")["host_sharing_exponent"] if exponent is None else exponent,
+        **({} if scenario.speculation is None else {"tokens_per_step": scenario.tokens_per_step}),
     }
 
 
 def _serving_point(scenario: ServingScenario, quality: Quality, choice: Mapping[str, Any]) -> dict[str, Any]:
     mix = scenario.mixes[int(choice["mix"])]
     return {
-        "plan": plan_document(scenario, plan_chosen(choice)),
+        "plan": chosen_plan_document(scenario, choice),
         "batch": int(choice["batch"]),
         "micro_batch": int(choice["micro_batch"]),
         "scheduling": scenario.scheduling,

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from explorer.bottleneck import largest_resource
+from explorer.bottleneck import largest_resource, latency_term
 from explorer.objectives import Mixture, objective_values
-from explorer.plans import plan_chosen, plan_document, training_plan_document
+from explorer.plans import chosen_plan_document, training_plan_document
 from explorer.problem import Problem, inner_losses, inner_objectives
 from models.checks import FloatArray, IntArray
 from models.evaluate import Compiled, evaluate
@@ -23,6 +23,8 @@ SHOWN_PLANS = 5
 
 LARGEST_BATCH = "largest_batch"
 """What binds beside limits and resources: the batches that are tried end."""
+
+LATENCY_LIMITS = ("ttft_p95", "tpot_p95")
 
 _ONE = Mixture(np.ones(1), np.ones(1))
 
@@ -74,14 +76,28 @@ def _ranked(problem: Problem, compiled: Compiled, designs: DesignBatch, own: Map
     for i in order:
         best.setdefault(tuple(plans[i].items()), int(i))
     documents = {key: _document(problem, compiled, designs, evaluation, i) for key, i in best.items()}
-    chosen = documents.pop(tuple(own["plan"].items()))
-    return {"binds": chosen["binds"], "runners_up": list(documents.values())[:SHOWN_PLANS]}
+    key = tuple(own["plan"].items())
+    chosen, place = documents.pop(key), best[key]
+    ranking = {"binds": chosen["binds"], "runners_up": list(documents.values())[:SHOWN_PLANS]}
+    if isinstance(compiled, CompiledServing) and not feasible.any():
+        ranking |= _impossible(compiled, designs, evaluation, place)
+    return ranking
+
+
+def _impossible(
+    compiled: CompiledServing, designs: DesignBatch, evaluation: ScenarioEvaluation, index: int
+) -> dict[str, Any]:
+    """Where not even the smallest batch keeps a latency limit: which one, by how much, and what takes most of it."""
+    name, excess = _most_exceeded(evaluation, index)
+    if name not in LATENCY_LIMITS:
+        return {}
+    return {"impossible": {"limit": name, "excess_fraction": excess} | latency_term(compiled, designs, index, name)}
 
 
 def _plan_at(compiled: Compiled, evaluation: ScenarioEvaluation, index: int) -> dict[str, Any]:
     choice = {name: _at(values, index) for name, values in evaluation.choices.items()}
     if isinstance(compiled, CompiledServing):
-        return plan_document(compiled.scenario, plan_chosen(choice))
+        return chosen_plan_document(compiled.scenario, choice)
     return training_plan_document(choice)
 
 

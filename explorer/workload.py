@@ -15,6 +15,7 @@ from explorer.document import (
     RequestsDocument,
     ServingDocument,
     SloDocument,
+    SpeculationDocument,
     StudyDocument,
     StudyError,
     SystemDocument,
@@ -26,7 +27,7 @@ from models.hardware.memory import memory_capacity_bytes, memory_kind
 from models.precision.budget import budget_nats, mixes_of_space, recipes_under_budget
 from models.precision.error import known_kappa, mix_kl_nats
 from models.precision.mix import RECIPES, PrecisionMix
-from models.serving.scenario import ServingScenario, Slo, System
+from models.serving.scenario import ServingScenario, Slo, Speculation, System
 from models.serving.steady import require_served
 from models.tables import constants
 from models.workload.distribution import (
@@ -184,6 +185,18 @@ def _read_slo(document: SloDocument) -> Slo:
     return Slo(min(ttft, default=float("inf")), min(tpot, default=float("inf")))
 
 
+def _read_speculation(document: SpeculationDocument | None, pointer: str, inputs: Inputs) -> Speculation | None:
+    """Speculative decoding as a scenario states it."""
+    if document is None:
+        return None
+    draft = None
+    if document.draft_network is not None:
+        draft = read_network_of(document.draft_network, f"{pointer}/draft_network", inputs)
+        with pointing_at(f"{pointer}/draft_network"):
+            require_served(draft)
+    return Speculation(document.draft_tokens, document.acceptance, draft)
+
+
 def read_serving(
     document: ServingDocument, study: StudyDocument, pointer: str, inputs: Inputs
 ) -> tuple[ServingScenario, Quality]:
@@ -207,6 +220,7 @@ def read_serving(
         max_batch=document.batching.max_batch,
         step_overhead_s=document.step_overhead or constants("launch")["step_overhead_s"],
         routing_skew=document.routing_skew,
+        speculation=_read_speculation(document.speculation, f"{pointer}/speculation", inputs),
         largest_memory_bytes=_largest_memory_bytes(space, study),
         turns_per_session=_turns_per_session(document.requests, inputs),
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from models.architectures.lowered import LoweredNetwork, matrix_elements, weight_elements_per_module
 from models.architectures.parallel import split
-from models.architectures.plans import ParallelPlan, pipeline_depths, stage_plans, stage_share
+from models.architectures.plans import ParallelPlan, divisors, pipeline_depths, stage_plans, stage_share
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch
 from models.precision.mix import PrecisionMix
@@ -77,10 +77,18 @@ def plans_that_fit(scenario: ServingScenario) -> dict[ParallelPlan, list[int]]:
     is left of. All of them where none does, so that the excess shows, and where the largest memory is not known.
     """
     network, system = scenario.network, scenario.system
-    found = {
-        plan: pipeline_depths(network.n_layers, system.n_chips // plan.stage_chips)
+    pools = 2 if scenario.scheduling == "disaggregated" else 1
+    rooms = {
+        plan: system.n_chips // plan.stage_chips
         for plan in stage_plans(network, system.n_chips, system.n_chips_per_node)
     }
+    found = {
+        plan: [p for p in pipeline_depths(network.n_layers, room) if p * pools <= room]
+        for plan, room in rooms.items()
+        if pools <= room
+    }
+    if not found:
+        raise ValueError(f"disaggregated scheduling needs chips for an engine of either pool, got {system.n_chips}")
     if scenario.largest_memory_bytes is None:
         return found
     usable = scenario.largest_memory_bytes * usable_memory_fraction()
@@ -93,15 +101,30 @@ def plans_that_fit(scenario: ServingScenario) -> dict[ParallelPlan, list[int]]:
 
 def _holds_one(scenario: ServingScenario, plan: ParallelPlan, usable_bytes: float) -> bool:
     """Whether a sequence for each stage fits beside the weights in some mix."""
-    memory = plan_memory_bytes(scenario.network, plan, scenario.mixes, scenario.requests.reserved_tokens)
-    return bool(_sequences_held(usable_bytes, *memory).max() >= 1.0)
+    return bool(_sequences_held(usable_bytes, *scenario_memory_bytes(scenario, plan)).max() >= 1.0)
+
+
+def scenario_memory_bytes(scenario: ServingScenario, plan: ParallelPlan) -> tuple[FloatArray, FloatArray]:
+    """What the fullest chip of a plan keeps, as `plan_memory_bytes`."""
+    draft = None if scenario.speculation is None else scenario.speculation.draft
+    return plan_memory_bytes(scenario.network, plan, scenario.mixes, scenario.requests.reserved_tokens, draft)
+
+
+def draft_degree(draft: LoweredNetwork, tensor_parallel: int) -> int:
+    """Largest divisor of a group's chips that leaves a head of a draft network to each; the rest repeat its work."""
+    heads = min((a.n_heads for a in draft.attentions), default=tensor_parallel)
+    return max(t for t in divisors(tensor_parallel) if t <= heads)
 
 
 def plan_memory_bytes(
-    network: LoweredNetwork, plan: ParallelPlan, mixes: Sequence[PrecisionMix], tokens: float
+    network: LoweredNetwork,
+    plan: ParallelPlan,
+    mixes: Sequence[PrecisionMix],
+    tokens: float,
+    draft: LoweredNetwork | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """
-    Return what the fullest chip of a plan keeps.
+    Return what the fullest chip of a plan keeps; a draft network is whole on the last stage, with its own cache.
 
     Returns
     -------
@@ -111,7 +134,12 @@ def plan_memory_bytes(
     """
     depth = plan.pipeline_parallel
     sequence = sequence_bytes_per_chip(network, [plan.tensor_parallel], mixes, tokens)[0]
-    return stage_weight_bytes(network, plan, mixes), sequence * depth * stage_share(network.n_layers, depth)
+    weights, cache = stage_weight_bytes(network, plan, mixes), sequence * depth * stage_share(network.n_layers, depth)
+    if draft is None:
+        return weights, cache
+    own = ParallelPlan(draft_degree(draft, plan.tensor_parallel))
+    more, kept = plan_memory_bytes(draft, own, mixes, tokens)
+    return weights + more, cache + kept * depth
 
 
 def _bits(mix: PrecisionMix, module: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import optimize
@@ -15,7 +16,7 @@ from models.hardware.design import DesignBatch
 from models.hardware.energy import EnergyPerAccess, energy_per_access
 from models.operators.calibration import UNCALIBRATED, Calibration
 from models.operators.factor_tables import FactorTables
-from models.operators.step import StepProgram
+from models.operators.step import StepProgram, run_step
 from models.operators.step_energy import settle
 from models.precision.mix import PrecisionMix
 from models.serving.capacity import largest_batch, plan_memory_bytes
@@ -23,7 +24,8 @@ from models.serving.engine_step import BatchLimits, StepTime
 from models.serving.engine_terms import EngineTraits
 from models.serving.pipeline import handover_programs, pass_parts, stage_activity
 from models.serving.programs import StepLoad, compile_step
-from models.serving.scenario import Alternatives, Scheduling
+from models.serving.scenario import Alternatives, Speculation
+from models.serving.speculation import draft_program
 from models.workload.distribution import RequestMoments
 
 TOKEN_GRID = np.array(
@@ -48,6 +50,7 @@ class EngineOperation:
     """Chips that share scale-up links; None for all of the engine."""
     traits: EngineTraits = EngineTraits()
     calibration: Calibration = UNCALIBRATED
+    speculation: Speculation | None = None
 
 
 def engine_step_times(
@@ -102,7 +105,7 @@ def engine_limits(
     *,
     token_budget: int,
     max_sequences: int,
-    scheduling: Scheduling = "chunked",
+    scheduling: Literal["chunked", "whole_prompt"] = "chunked",
 ) -> list[BatchLimits]:
     """
     Return what a step of each design may hold: the KV tokens follow from its memory.
@@ -113,9 +116,17 @@ def engine_limits(
         With a capacity of 0 where the weights do not fit.
     """
     tokens, depth = operation.requests.reserved_tokens, operation.plan.pipeline_parallel
-    weights, cache = plan_memory_bytes(operation.network, operation.plan, [operation.mix], tokens)
+    draft = None if operation.speculation is None else operation.speculation.draft
+    weights, cache = plan_memory_bytes(operation.network, operation.plan, [operation.mix], tokens, draft)
     held = np.maximum(largest_batch(designs, weights, cache)[:, 0], 0.0) * depth * tokens
-    return [BatchLimits(token_budget, max_sequences, float(capacity), scheduling) for capacity in held]
+    speculation = operation.speculation
+    gained, verified = (1.0, 1) if speculation is None else (speculation.tokens_per_step, speculation.verified_tokens)
+    return [
+        BatchLimits(
+            token_budget, max_sequences, float(capacity), scheduling, tokens_per_step=gained, verified_tokens=verified
+        )
+        for capacity in held
+    ]
 
 
 def _load(
@@ -160,6 +171,27 @@ def _settled_s(
     return plan.pipeline_parallel * settle(activity, access, designs.tdp_w, access.static_w).time_s
 
 
+def _drafted_s(
+    operation: EngineOperation,
+    load: StepLoad,
+    designs: DesignBatch,
+    access: EnergyPerAccess,
+    tables: FactorTables,
+) -> FloatArray | float:
+    """Time in which a draft network makes the guesses of a step, shape (n_designs, n_loads); 0 without one [s]."""
+    plan, one = operation.plan, np.ones(len(load.tokens), dtype=np.int64)
+    choices = Alternatives(plan.tensor_parallel * one, plan.attention_data_parallel * one, 0 * one, load.tokens)
+    program = draft_program(
+        operation.speculation, [operation.mix], choices, _micro_batch(load, plan.pipeline_parallel),
+        routing_skew=operation.routing_skew, n_chips_per_node=operation.n_chips_per_node or plan.n_chips,
+        traits=operation.traits, calibration=operation.calibration,
+    )  # fmt: skip
+    if program is None or operation.speculation is None:
+        return 0.0
+    settled = settle(run_step(program, designs, tables), access, designs.tdp_w, access.static_w)
+    return operation.speculation.draft_tokens * plan.pipeline_parallel * settled.time_s
+
+
 def _micro_batch(load: StepLoad, depth: int) -> StepLoad:
     """One of `depth` equal parts of a load, with at least a whole row; a prompt is in one of them."""
     rows = {n: np.minimum(v := getattr(load, n), np.maximum(v / depth, 1.0)) for n in ("tokens", "sampled", "decoding")}
@@ -174,7 +206,9 @@ def _decode_coefficients_s(
     batch, context = (values.ravel() for values in np.meshgrid(_BATCHES, contexts, indexing="ij"))
     plain = _settled_s(operation, _load(batch, batch), designs, access, tables)
     loaded = _settled_s(operation, _load(batch, batch, decoding=batch, context=context), designs, access, tables)
-    attention_s = np.maximum(loaded - plain, 0.0)
+    attention_s = np.maximum(loaded - plain, 0.0) + _drafted_s(
+        operation, _load(batch, batch, decoding=batch, context=context), designs, access, tables
+    )
     terms = np.column_stack([np.ones_like(batch), batch, batch * context])
     found = np.zeros((designs.n_designs, 3))
     for design, times_s in enumerate(attention_s):

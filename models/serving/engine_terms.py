@@ -11,7 +11,7 @@ from models.checks import FloatArray, IntArray
 from models.operators.collective_terms import two_level_terms
 from models.operators.step import Term, term
 from models.serving.expert_exchange import ACTIVATION_BYTES, expert_exchange_terms, token_gather_terms
-from models.serving.scenario import Alternatives, System
+from models.serving.scenario import Alternatives, ServingScenario
 from models.tables import constants
 
 
@@ -25,13 +25,15 @@ class EngineTraits:
     `scheduled` is False where a batch runs through as it began instead of
     being put together anew for each step. `decode_on_lanes` of shape (n_alternatives,) is 1 where decode attention
     does not use the matrix arrays; None where it always does. `dispatched` says that groups with tokens of their own
-    send each one to the chips of its experts; otherwise every chip gathers the tokens of all.
+    send each one to the chips of its experts; otherwise every chip gathers the tokens of all. `verified_tokens` of a
+    decoding sequence are computed together: with speculative decoding its guesses and one more.
     """
 
     host_sharing_exponent: float | None = None
     scheduled: bool = True
     decode_on_lanes: FloatArray | None = None
     dispatched: bool = True
+    verified_tokens: float = 1.0
     host_bytes_per_s: float | None = None
 
     def on_lanes(self, n_alternatives: int) -> FloatArray:
@@ -45,9 +47,12 @@ class EngineTraits:
         return {name: value for name, value in stated.items() if value is not None}
 
 
-def system_traits(system: System) -> EngineTraits:
-    """The traits of an engine on a system as it is stated."""
-    return EngineTraits(system.host_sharing_exponent, host_bytes_per_s=system.host_bytes_per_s)
+def scenario_traits(scenario: ServingScenario) -> EngineTraits:
+    """The traits of an engine that serves a scenario on its system as it is stated."""
+    system = scenario.system
+    return EngineTraits(
+        system.host_sharing_exponent, host_bytes_per_s=system.host_bytes_per_s, verified_tokens=scenario.verified_tokens
+    )
 
 
 def engine_terms(

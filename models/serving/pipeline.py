@@ -35,7 +35,7 @@ from models.operators.calibration import UNCALIBRATED, Calibration
 from models.operators.collective_terms import two_level_terms
 from models.operators.factor_tables import FactorTables
 from models.operators.step import StepActivity, StepProgram, run_parts, run_step, step_program, term
-from models.serving.capacity import memory_excess_fraction, plan_memory_bytes
+from models.serving.capacity import memory_excess_fraction, scenario_memory_bytes
 from models.serving.expert_exchange import ACTIVATION_BYTES
 from models.serving.scenario import Alternatives, ServingScenario
 
@@ -86,17 +86,13 @@ def pipeline_options(
         Plan of a stage -> depths, rising. Those at which a group would run more than the scenario's largest batch
         are left out, the first is always there.
     """
-    tokens = scenario.requests.reserved_tokens
     width, n_each = max(map(len, depths.values())), len(choices) // len(depths)
     parts = []
     for i, (plan, several) in enumerate(depths.items()):
         own = choices.take(np.arange(i * n_each, (i + 1) * n_each))
         fits = own.batch[:, None] * np.array(several) <= scenario.max_batch
         place = np.minimum(np.arange(width), np.maximum(fits.sum(axis=1), 1)[:, None] - 1)
-        memory = [
-            plan_memory_bytes(scenario.network, dataclasses.replace(plan, pipeline_parallel=p), scenario.mixes, tokens)
-            for p in several
-        ]
+        memory = [scenario_memory_bytes(scenario, dataclasses.replace(plan, pipeline_parallel=p)) for p in several]
         held, kept = (np.array([each[which] for each in memory]) for which in (0, 1))
         mix = own.mix[:, None]
         parts.append((np.array(several)[place], held[place, mix], kept[place, mix]))

@@ -235,13 +235,15 @@ def _attention_terms(frame: _Frame, attentions: Sequence[AttentionOperator], pos
     count = frame.by_degree([a.count for a in attentions])
     terms = []
     if load.decoding.max() > 0:
+        # tokens of one sequence that are verified together read its cache once, as more heads of a group would
+        verified = {**sizes, "n_heads": sizes["n_heads"] * frame.traits.verified_tokens}
         seen = np.minimum(load.context_tokens, window) if window else load.context_tokens
         terms.append(
             term(
                 f"attention_decode_{position}", "decode", "", count,
                 batch=load.decoding, tokens=seen, on_lanes=frame.traits.on_lanes(len(frame.choices)),
-                **decode_heads, **sizes,
-                **_conversion_columns(formats, sizes, decode_heads, load.decoding, 1.0, seen, cached=True),
+                **decode_heads, **verified,
+                **_conversion_columns(formats, verified, decode_heads, load.decoding, 1.0, seen, cached=True),
             )
         )  # fmt: skip
     if load.prompts.max() > 0:
@@ -308,8 +310,8 @@ def _state_terms(frame: _Frame, states: Sequence[StateOperator], position: int) 
     count = frame.by_degree([s.count for s in states])
     terms = []
     if load.decoding.max() > 0:
-        name = f"state_decode_{position}"
-        terms.append(term(name, "state", "recurrent", count, tokens=load.decoding, sequences=load.decoding, **sizes))
+        name, verified = f"state_decode_{position}", load.decoding * frame.traits.verified_tokens
+        terms.append(term(name, "state", "recurrent", count, tokens=verified, sequences=verified, **sizes))
     if load.prompts.max() > 0:
         prompts = np.maximum(load.prompts, 1.0)
         terms.append(

@@ -16,7 +16,8 @@ from models.operators.calibration import UNCALIBRATED, Calibration
 from models.precision.mix import PrecisionMix
 from models.workload.distribution import RequestMoments
 
-Scheduling = Literal["chunked", "whole_prompt"]
+Scheduling = Literal["chunked", "whole_prompt", "disaggregated"]
+"""Prompts share steps with decoding, run alone while decoding waits, or run on engines of their own."""
 
 BATCH_GRID = tuple(sorted({2**i for i in range(11)} | {3 * 2**i for i in range(9)}))
 """Sequences per group of chips that are tried, 1 to 1024 in steps of at most 1.5: the grid is part of the answer."""
@@ -48,6 +49,36 @@ class System:
 
 
 @dataclass(frozen=True)
+class Speculation:
+    """
+    Speculative decoding: a draft network guesses tokens, which one step of the served network verifies together.
+
+    Without a draft network the guesses cost nothing (further heads, a look-up in the prompt).
+    """
+
+    draft_tokens: int
+    acceptance_fraction: float
+    """Chance that a guess is right, given that those before it are."""
+    draft: LoweredNetwork | None = None
+
+    @property
+    def verified_tokens(self) -> int:
+        """Tokens of a sequence that a step computes: the guesses and one more."""
+        return self.draft_tokens + 1
+
+    @property
+    def tokens_per_step(self) -> float:
+        """
+        Expected tokens a sequence gains in a step: the guesses up to the first wrong one, and the one in its place.
+
+        (1 - a^(k+1)) / (1 - a): Y. Leviathan et al., "Fast Inference from Transformers via Speculative Decoding",
+        2023, arXiv:2211.17192, eq. 1.
+        """
+        a = self.acceptance_fraction
+        return sum(a**i for i in range(self.verified_tokens))
+
+
+@dataclass(frozen=True)
 class ServingScenario:
     """One network, its requests and what is allowed: everything that `compile_serving` needs."""
 
@@ -67,6 +98,17 @@ class ServingScenario:
     calibration: Calibration = UNCALIBRATED
     turns_per_session: float = 1.0
     """Requests of one conversation."""
+    speculation: Speculation | None = None
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a sequence gains in a step [1]."""
+        return 1.0 if self.speculation is None else self.speculation.tokens_per_step
+
+    @property
+    def verified_tokens(self) -> float:
+        """Tokens of a sequence that a step computes [1]."""
+        return 1.0 if self.speculation is None else float(self.speculation.verified_tokens)
 
 
 @dataclass(frozen=True)

@@ -15,23 +15,24 @@ from models.evaluation import Figures, ScenarioEvaluation, alternative_windows
 from models.hardware.design import DesignBatch
 from models.hardware.energy import EnergyPerAccess
 from models.operators.factor_tables import FactorTables
-from models.operators.step import StepActivity, StepProgram
-from models.operators.step_energy import SettledStep, settle
+from models.operators.step import StepProgram, run_step
+from models.operators.step_energy import SettledStep
 from models.serving.capacity import memory_excess_fraction, plans_that_fit
-from models.serving.engine_terms import system_traits
+from models.serving.engine_terms import scenario_traits
 from models.serving.pipeline import (
     Handover,
-    PassParts,
     PipelineOptions,
     Pipelines,
     handover_programs,
-    pass_parts,
     pipeline_options,
     shallowest_pipelines,
     stage_activity,
 )
+from models.serving.pools import transfer_program
 from models.serving.programs import StepLoad, compile_step
 from models.serving.scenario import BATCH_GRID, Alternatives, ServingScenario, System, alternatives
+from models.serving.service import Site, Work, one_pool, two_pools
+from models.serving.speculation import draft_program, with_draft
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ class CompiledServing:
     prompt_index: IntArray
     """Alternative -> (plan x mix) of `prompt`."""
     pipelines: PipelineOptions
+    draft: StepProgram | None
+    """One pass of the draft network of speculative decoding."""
+    transfer: StepProgram | None
+    """Cache of a prompt on its way to another engine, by alternative of `prompt`; None where prompts stay."""
 
     @property
     def name(self) -> str:
@@ -79,6 +84,7 @@ class CompiledServing:
         """Links that some of the alternatives send over, in a stage or between those of a pipeline."""
         options = self.pipelines.take(alternatives)
         most = int((options.depth * options.stage_chips).max())
+        most = self.system.n_chips if self.transfer is not None else most
         inside = {"scale_up"} if most > 1 and self.system.n_chips_per_node > 1 else set()
         return frozenset(inside | ({"scale_out"} if most > self.system.n_chips_per_node else set()))
 
@@ -121,6 +127,17 @@ def compile_serving(scenario: ServingScenario, plans: Sequence[ParallelPlan] | N
         prompt_handover=_handover(scenario, prompts, prompt_load.tokens),
         prompt_index=np.repeat(np.arange(len(one)), len(choices) // len(one)),
         pipelines=pipeline_options(scenario, choices, depths),
+        draft=draft_program(
+            scenario.speculation,
+            scenario.mixes,
+            choices,
+            step_load,
+            routing_skew=scenario.routing_skew,
+            n_chips_per_node=scenario.system.n_chips_per_node,
+            traits=scenario_traits(scenario),
+            calibration=scenario.calibration,
+        ),
+        transfer=transfer_program(scenario, prompts) if scenario.scheduling == "disaggregated" else None,
     )
 
 
@@ -138,13 +155,14 @@ def require_served(network: LoweredNetwork) -> None:
 
 
 def _step_load(scenario: ServingScenario, choices: Alternatives) -> StepLoad:
-    """One token for each sequence and, where scheduling is chunked, as much prompt as the batch uses up."""
+    """Tokens of each sequence and, where scheduling is chunked, as much prompt as the batch uses up."""
     requests = scenario.requests
     chunked = 1.0 if scenario.scheduling == "chunked" else 0.0
-    finished = choices.batch / requests.output_tokens * chunked
+    finished = choices.batch * scenario.tokens_per_step / requests.output_tokens * chunked
+    verified = choices.batch * scenario.verified_tokens
     return StepLoad(
-        tokens=choices.batch + finished * requests.prompt_tokens,
-        sampled=choices.batch + finished,
+        tokens=verified + finished * requests.prompt_tokens,
+        sampled=verified + finished,
         decoding=choices.batch,
         context_tokens=np.full(len(choices), requests.context_tokens),
         prompts=finished * requests.prompt_tokens / requests.effective_prompt_tokens,
@@ -169,13 +187,13 @@ def _program(scenario: ServingScenario, choices: Alternatives, load: StepLoad) -
     return compile_step(
         scenario.network, scenario.mixes, choices, load,
         overhead_s=scenario.step_overhead_s, routing_skew=scenario.routing_skew,
-        n_chips_per_node=scenario.system.n_chips_per_node, traits=system_traits(scenario.system),
+        n_chips_per_node=scenario.system.n_chips_per_node, traits=scenario_traits(scenario),
         calibration=scenario.calibration,
     )  # fmt: skip
 
 
 def _handover(scenario: ServingScenario, choices: Alternatives, tokens: FloatArray) -> Handover:
-    host, node = system_traits(scenario.system).host_columns, scenario.system.n_chips_per_node
+    host, node = scenario_traits(scenario).host_columns, scenario.system.n_chips_per_node
     return handover_programs(scenario.network, choices, tokens, node, host, scenario.calibration)
 
 
@@ -224,17 +242,16 @@ def steady_state(
     if alternatives is not None:
         choices, options, whole = choices.take(alternatives), options.take(alternatives), whole[alternatives]
     pipelines = shallowest_pipelines(options, performance, choices.batch)
-    site = _Site(performance, access, highest_static_w, tables)
-    step = site.stage(compiled.step, compiled.step_handover, scenario, pipelines, alternatives)
+    site = Site(performance, access, highest_static_w, tables)
+    step = _settled_step(compiled, pipelines, site, alternatives)
     prompt = _settled_prompts(compiled, whole, pipelines, site)
-    depth, groups = pipelines.depth, choices.attention_data_parallel.astype(np.float64)
-    request_s, energy_j = _per_request(scenario, choices.batch * groups, groups, step, prompt)
-    step_s = depth * step.time_s
-    chunked = scenario.scheduling == "chunked"
-    n_sequences = depth * choices.batch * groups
-    tpot_s = step_s if chunked else request_s * n_sequences / scenario.requests.output_tokens
-    ttft_s = depth * prompt[0].time_s + step_s
-    engine_chips = depth * pipelines.stage_chips
+    work = Work(scenario, choices.batch, choices.attention_data_parallel.astype(np.float64), pipelines, step, prompt)
+    if compiled.transfer is None:
+        service = one_pool(work)
+    else:
+        sent = run_step(compiled.transfer, performance, tables, alternatives=_each_design(whole, performance))
+        service = two_pools(work, sent, access)
+    ttft_s, tpot_s = service.ttft_s, service.tpot_s
     violations = {
         "memory_capacity": memory_excess_fraction(
             performance, pipelines.weight_bytes, pipelines.sequence_bytes, choices.batch
@@ -244,11 +261,11 @@ def steady_state(
     }
     return ScenarioEvaluation(
         kind="llm_serving",
-        units_per_s=scenario.system.n_chips / engine_chips / request_s,
-        energy_per_unit_j=energy_j * engine_chips,
-        average_power_w=energy_j / request_s,
+        units_per_s=service.units_per_s,
+        energy_per_unit_j=service.energy_per_unit_j,
+        average_power_w=service.energy_per_unit_j * service.units_per_s / scenario.system.n_chips,
         peak_power_w=np.maximum(step.energy_j / step.time_s, prompt[0].energy_j / prompt[0].time_s),
-        step_s=step_s,
+        step_s=work.step_s,
         ttft_s=ttft_s,
         tpot_s=tpot_s,
         tokens_per_unit=scenario.requests.output_tokens,
@@ -258,58 +275,36 @@ def steady_state(
         choices={
             "tensor_parallel": choices.tensor_parallel,
             "attention_data_parallel": choices.attention_data_parallel,
-            "pipeline_parallel": depth,
+            "pipeline_parallel": pipelines.depth,
             "mix": choices.mix,
             "micro_batch": choices.batch,
-            "batch": n_sequences,
+            "batch": work.n_sequences,
             "weight_bytes": pipelines.weight_bytes,
+            **service.choices,
         },
         figures=figures,
     )
 
 
-@dataclass(frozen=True)
-class _Site:
-    """The designs that a program runs on, with what settling its clock needs."""
+def _settled_step(
+    compiled: CompiledServing, pipelines: Pipelines, site: Site, alternatives: IntArray | None
+) -> SettledStep:
+    """A stage of each design's pipeline at work on a micro-batch, guesses of a draft network included."""
+    parts = site.parts(compiled.step, compiled.step_handover, compiled.scenario.network, pipelines, alternatives)
+    if compiled.draft is not None and compiled.scenario.speculation is not None:
+        draft = run_step(compiled.draft, site.performance, site.tables, alternatives=alternatives)
+        edge = with_draft(parts.edge, draft, compiled.scenario.speculation.draft_tokens)
+        parts = dataclasses.replace(parts, edge=edge)
+    return site.settled(stage_activity(parts, pipelines.depth, pipelines.stage_chips))
 
-    performance: DesignBatch
-    access: EnergyPerAccess
-    highest_static_w: FloatArray
-    tables: FactorTables
 
-    def settled(self, activity: StepActivity) -> SettledStep:
-        """Activity at the clock that the power cap leaves."""
-        return settle(activity, self.access, self.performance.tdp_w, self.highest_static_w)
-
-    def parts(
-        self,
-        program: StepProgram,
-        handover: Handover,
-        scenario: ServingScenario,
-        pipelines: Pipelines,
-        alternatives: IntArray | None,
-    ) -> PassParts:
-        """What a micro-batch asks of a stage."""
-        deep = bool(pipelines.depth.max() > 1)
-        return pass_parts(
-            program, handover, scenario.network.n_layers, self.performance, self.tables, alternatives, deep=deep
-        )
-
-    def stage(
-        self,
-        program: StepProgram,
-        handover: Handover,
-        scenario: ServingScenario,
-        pipelines: Pipelines,
-        alternatives: IntArray | None,
-    ) -> SettledStep:
-        """One stage of each design's pipeline."""
-        parts = self.parts(program, handover, scenario, pipelines, alternatives)
-        return self.settled(stage_activity(parts, pipelines.depth, pipelines.stage_chips))
+def _each_design(index: IntArray, designs: DesignBatch) -> IntArray:
+    """The same alternatives for every design, where they are not stated for each."""
+    return index if index.ndim == 2 else np.broadcast_to(index, (designs.n_designs, len(index)))
 
 
 def _settled_prompts(
-    compiled: CompiledServing, whole: IntArray, pipelines: Pipelines, site: _Site
+    compiled: CompiledServing, whole: IntArray, pipelines: Pipelines, site: Site
 ) -> tuple[SettledStep, ...]:
     """
     One prompt in a stage at its 95th percentile and, where prompts run alone, the mean one; by alternative.
@@ -326,7 +321,9 @@ def _settled_prompts(
     chips = pipelines.stage_chips[:, first]
     settled = []
     for offset in lengths:
-        parts = site.parts(compiled.prompt, compiled.prompt_handover, compiled.scenario, pipelines, wanted + offset)
+        parts = site.parts(
+            compiled.prompt, compiled.prompt_handover, compiled.scenario.network, pipelines, wanted + offset
+        )
         time_s, energy_j, slowdown = (np.empty(pipelines.depth.shape) for _ in range(3))
         for depth in np.unique(pipelines.depth):
             here = pipelines.depth == depth
@@ -335,22 +332,3 @@ def _settled_prompts(
                 np.copyto(target, np.take(values, index.reshape(-1), axis=1), where=here)
         settled.append(SettledStep(time_s, energy_j, slowdown))
     return tuple(settled)
-
-
-def _per_request(
-    scenario: ServingScenario,
-    n_sequences: FloatArray,
-    groups: FloatArray,
-    step: SettledStep,
-    prompt: tuple[SettledStep, ...],
-) -> tuple[FloatArray, FloatArray]:
-    """
-    Time of an engine and energy of one of its chips per request, shape (n_designs, n_alternatives) [s], [J].
-
-    A stage takes one micro-batch of `n_sequences` after the other; of whole prompts it takes one for each group.
-    """
-    outputs = scenario.requests.output_tokens
-    request_s, energy_j = outputs * step.time_s / n_sequences, outputs * step.energy_j / n_sequences
-    if scenario.scheduling == "chunked":
-        return request_s, energy_j
-    return request_s + prompt[1].time_s / groups, energy_j + prompt[1].energy_j / groups

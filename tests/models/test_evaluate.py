@@ -14,7 +14,7 @@ from models.hardware.design import DESIGN_FIELDS, concatenate, peak_flop_per_s, 
 from models.hardware.figures import chip_figures
 from models.hardware.rates import RATE_CLASSES, rate_ratios
 from models.operators.factor_tables import FactorTables
-from models.serving.scenario import Slo, System
+from models.serving.scenario import Slo, Speculation, System
 from tests.models.random_designs import MEMORY, RESOURCES, between, random_designs, with_more
 from tests.models.serving_scenarios import compiled, same
 
@@ -22,6 +22,7 @@ SEEDS = st.integers(0, 10_000)
 FEW = settings(max_examples=3, deadline=None)
 TABLES = FactorTables()
 SLO = Slo(ttft_s=0.5, tpot_s=0.02)
+GUESSES = Speculation(3, 0.7, lower(load_network("llama-3.1-8b")))
 SCENARIOS = {
     "dense on two chips": compiled(mixes=("bf16", "w4a16"), slo=SLO),
     "dense, whole prompts": compiled(mixes=("fp8_kv8",), slo=SLO, scheduling="whole_prompt"),
@@ -35,6 +36,8 @@ SCENARIOS = {
     "pipelines, whole prompts": compiled(
         "llama-3.1-70b", mixes=("fp8_kv8",), system=System(8, 2), slo=SLO, scheduling="whole_prompt"
     ),
+    "pools of two nodes": compiled(mixes=("fp8_kv8",), system=System(4, 2), slo=SLO, scheduling="disaggregated"),
+    "guesses of a draft": compiled(mixes=("fp8_kv8",), slo=SLO, speculation=GUESSES),
     "groups that share experts": compiled("mixtral-8x7b", mixes=("fp8_kv8",), system=System(4, 2), slo=SLO),
     "windows": compiled("gemma-3-12b", mixes=("fp8_kv8",), plans=[ParallelPlan(2)], slo=SLO),
 }
