@@ -1,6 +1,5 @@
 """Pipelines of an engine: the shallowest that fits, and that no other is ever better."""
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.architectures.plans import ParallelPlan, pipeline_depths
+from models.architectures.plans import ParallelPlan
 from models.evaluate import evaluate
 from models.hardware.design import reference_design, replace
 from models.operators.factor_tables import FactorTables
@@ -89,6 +88,15 @@ def test_no_group_runs_more_than_the_largest_batch_over_all_micro_batches():
 
 
 def test_an_engine_that_spans_nodes_uses_their_links():
-    assert compiled("llama-3.1-70b", mixes=("bf16",), system=SIXTEEN).used_links == {"scale_up", "scale_out"}
-    held = dataclasses.replace(ALL.scenario, system=System(1, 1))
-    assert pipeline_depths(held.network.n_layers, 1) == [1]
+    assert ALL.used_links(np.arange(ALL.n_alternatives)) == {"scale_up", "scale_out"}
+    shallow = DEPTHS[4]
+    assert shallow.used_links(np.arange(shallow.n_alternatives)) == {"scale_up"}
+
+
+def test_a_deeper_pipeline_of_two_pools_has_nothing_but_more_memory_either():
+    pools, designs = of_depths((1, 2, 4, 8), scheduling="disaggregated"), random_designs(9, 8, tdp_w=400.0)
+    found = [judged(program, designs) for program in pools.values()]
+    for shallow, deep in itertools.pairwise(found):
+        assert (deep.units_per_s <= shallow.units_per_s * (1 + 1e-9)).all()
+        for name in BETTER_IF_LOWER:
+            assert (getattr(deep, name) >= getattr(shallow, name) * (1 - 1e-9)).all(), name
