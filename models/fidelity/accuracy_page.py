@@ -11,10 +11,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from models.fidelity import FAMILIES
+from models.fidelity.interval_classes import interval_class
 from models.fidelity.report import PER_CHIP, GroupReport
 from models.fidelity.targets import ErrorFigure, TargetLine, target_lines
 from models.fidelity.validate import Validation, validate
+from models.operators.intervals import operator_spread
 
 PAGES = ("README.md", "docs/accuracy.md")
 BLOCK = re.compile(r"(<!-- (accuracy[a-z:-]*):begin -->\n).*?(<!-- \2:end -->)", re.DOTALL)
@@ -33,6 +37,7 @@ def blocks(validation: Validation) -> dict[str, str]:
     return {
         "accuracy": _summary_table(lines),
         "accuracy:targets": _target_table(lines),
+        "accuracy:intervals": _interval_table(reports),
         "accuracy:chips": _chip_table(reports),
         "accuracy:skipped": _skipped_table(reports),
         **families,
@@ -76,32 +81,36 @@ def _with_worst(figure: ErrorFigure | None) -> str:
 
 
 def _limits(line: TargetLine) -> str:
-    return " / ".join(_percent(limit, 0) or "-" for limit in (line.fitted_limit, line.left_out_limit))
+    limits = (line.fitted_limit, line.left_out_limit, line.calibrated_limit)
+    return " / ".join("-" if limit is None else f"{100 * limit:g}" for limit in limits)
 
 
 def _summary_table(lines: Sequence[TargetLine]) -> str:
-    headings = ("mean error in %", "rows", "all devices fitted", "device left out", "roofline")
+    headings = ("mean error in %", "rows", "all devices fitted", "device left out", "calibrated", "roofline")
     return _table(
         headings,
         (
-            (line.label, str(line.rows), _figure(line.fitted), _figure(line.left_out), _figure(line.roofline))
+            (
+                line.label, str(line.rows), _figure(line.fitted), _figure(line.left_out), _figure(line.calibrated),
+                _figure(line.roofline),
+            )
             for line in lines
         ),
         1,
-    )
+    )  # fmt: skip
 
 
 def _target_table(lines: Sequence[TargetLine]) -> str:
     headings = (
-        "what", "rows", "fitted (worst device)", "left out (worst device)", "roofline", "target fitted / left out",
-        "verdict", "simpler form",
+        "what", "rows", "fitted (worst device)", "left out (worst device)", "calibrated (worst device)", "roofline",
+        "target fitted / left out / calibrated", "verdict", "simpler form",
     )  # fmt: skip
     return _table(
         headings,
         (
             (
                 line.label, str(line.rows), _with_worst(line.fitted), _with_worst(line.left_out),
-                _figure(line.roofline), _limits(line), line.verdict, line.prototype,
+                _with_worst(line.calibrated), _figure(line.roofline), _limits(line), line.verdict, line.prototype,
             )
             for line in lines
         ),
@@ -138,6 +147,28 @@ def _family_table(reports: Iterable[GroupReport]) -> str:
             for report in groups
         ),
         4,
+    )  # fmt: skip
+
+
+def _interval_table(reports: Sequence[GroupReport]) -> str:
+    """Coverage and width of the stated 90 % interval on devices left out, by class of operators."""
+    by_class: dict[str, list[GroupReport]] = {}
+    for report in reports:
+        found = interval_class(report.table, report.group, report.device, report.dtype)
+        if found is not None and found[1] and report.interval_coverage is not None:
+            by_class.setdefault(found[0], []).append(report)
+    headings = ("class of operators", "rows", "dies", "inside 90 %", "median factor, die left out", "factor, all dies")
+    return _table(headings, (_interval_row(name, by_class[name]) for name in sorted(by_class)), 1)
+
+
+def _interval_row(name: str, reports: Sequence[GroupReport]) -> tuple[str, ...]:
+    rows = np.array([report.rows for report in reports])
+    inside = np.array([report.interval_coverage for report in reports], dtype=np.float64)
+    width = np.repeat([1.0 + (report.interval_width or 0.0) for report in reports], rows)
+    spread = operator_spread(name)
+    return (
+        name if spread.calibrated else f"{name} (uncalibrated)", str(rows.sum()), str(spread.n_dies),
+        _percent(float(rows @ inside / rows.sum()), 0), f"{np.median(width):.2f}", f"{np.exp(spread.half_width):.2f}",
     )  # fmt: skip
 
 

@@ -249,7 +249,7 @@ def _nested(names: Sequence[tuple[str, str]], values: FloatArray) -> dict[str, d
 
 
 class _Loss:
-    """Soft-L1 loss of log(predicted / measured), groups by the root of their rows, weakly pulled to global constants."""
+    """Soft-L1 loss of log(predicted / measured), groups by the root of their rows, pulled weakly to 1."""
 
     def __init__(self, parts: Sequence[FamilyRows]) -> None:
         self._predictors = [part.predictor for part in parts]
@@ -283,7 +283,9 @@ class _Loss:
 
 
 def _drawn(part: FamilyRows) -> FamilyRows:
-    """At most `MOST_ROWS` of each group."""
+    """At most `MOST_ROWS` of each group, of typical rows where there are enough of them."""
+    if part.typical.sum() >= LEAST_ROWS:
+        part = part.take(part.typical)
     rng = np.random.default_rng(SEED)
     chosen: list[IntArray] = []
     for group in np.unique(part.group):

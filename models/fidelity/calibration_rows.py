@@ -24,6 +24,9 @@ from models.hardware.catalog import chip_designs
 from models.hardware.design import peak_flop_per_s
 from models.operators.calibration import FAMILY_OF_VECTOR, Calibration
 
+_ARRAYS = ("group", "shapes", "measured_s", "bound_s", "lines", "typical")
+TYPICAL_SIDE = 512
+"""Least n and k of a GEMM that constants describe."""
 Predictor = Callable[[Calibration], FloatArray]
 
 
@@ -42,6 +45,8 @@ class FamilyRows:
     bound_s: FloatArray
     """Time that no such operator can beat: arithmetic at peak, and traffic that no memory on the chip can hold."""
     lines: IntArray
+    typical: BoolArray
+    """Whether constants decide a row; GEMMs of few tiles depend on choices of the library that none describes."""
     part: Callable[[Any], Predictor]
     """Positions of rows -> what predicts them under a calibration."""
 
@@ -57,7 +62,7 @@ class FamilyRows:
     def take(self, index: BoolArray | IntArray) -> FamilyRows:
         """Rows where `index` holds, or at its positions."""
         positions = np.arange(len(self))[index]
-        arrays = {name: getattr(self, name)[index] for name in ("group", "shapes", "measured_s", "bound_s", "lines")}
+        arrays = {name: getattr(self, name)[index] for name in _ARRAYS}
         return dataclasses.replace(self, **arrays, part=lambda inner: self.part(positions[inner]))
 
 
@@ -93,6 +98,7 @@ def _gemm(rows: GemmRows) -> Iterator[FamilyRows]:
             measured_s=part.latency_s,
             bound_s=np.maximum(compute_bound_s(part), _unkept_s(part)),
             lines=part.lines,
+            typical=np.minimum(part.n, part.k) >= TYPICAL_SIDE,
             part=_predictors(part, gemm_prediction_under),
         )
 
@@ -121,6 +127,7 @@ def _vector(rows: elementwise.ElementwiseRows) -> Iterator[FamilyRows]:
             measured_s=part.measured_s,
             bound_s=np.zeros(len(own)),
             lines=part.rows.lines,
+            typical=np.ones(len(own), dtype=np.bool_),
             part=_predictors(part, elementwise.time_under_s),
         )
 
@@ -143,6 +150,7 @@ def _attention(rows: attention.AttentionRows) -> Iterator[FamilyRows]:
                 measured_s=part.measured_s,
                 bound_s=attention.compute_bound_s(part),
                 lines=part.rows.lines,
+                typical=np.ones(len(own), dtype=np.bool_),
                 part=_predictors(part, attention.time_under_s),
             )
 
@@ -162,6 +170,7 @@ def _experts(rows: moe.ExpertRows, model: Any, kept: BoolArray) -> Iterator[Fami
             measured_s=part.measured_s,
             bound_s=work / (peak_flop_per_s(part.designs) * part.rate_ratio),
             lines=part.rows.lines,
+            typical=np.ones(len(own), dtype=np.bool_),
             part=_predictors(part, lambda some, used: model(some, used.constants("experts"))),
         )
 
@@ -180,6 +189,7 @@ def _collectives(rows: collective.CollectiveRows) -> Iterator[FamilyRows]:
             measured_s=part.measured_s,
             bound_s=collective.roofline_s(part),
             lines=part.rows.lines,
+            typical=np.ones(len(own), dtype=np.bool_),
             part=_predictors(part, lambda some, used: collective.predicted_time_s(some, used.constants("collectives"))),
         )
 

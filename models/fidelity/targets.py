@@ -32,8 +32,11 @@ class TargetLine:
     fitted: ErrorFigure | None
     left_out: ErrorFigure | None
     roofline: ErrorFigure | None
+    calibrated: ErrorFigure | None
+    """With the shipped profiles of the devices, over the rows that have one."""
     fitted_limit: float | None
     left_out_limit: float | None
+    calibrated_limit: float | None
     prototype: str
 
     @property
@@ -41,7 +44,11 @@ class TargetLine:
         """Whether the limits hold: on every device, only over all rows together, or not."""
         pairs = [
             (figure, limit)
-            for figure, limit in ((self.fitted, self.fitted_limit), (self.left_out, self.left_out_limit))
+            for figure, limit in (
+                (self.fitted, self.fitted_limit),
+                (self.left_out, self.left_out_limit),
+                (self.calibrated, self.calibrated_limit),
+            )
             if figure is not None and limit is not None
         ]
         if not pairs:
@@ -65,8 +72,10 @@ def target_lines(reports: Sequence[GroupReport]) -> list[TargetLine]:
                 fitted=error_figure(chosen, row["statistic"]),
                 left_out=error_figure(chosen, row["left_out_statistic"]),
                 roofline=error_figure(chosen, "roofline_mape" if row["statistic"] == "mape" else ""),
+                calibrated=error_figure(chosen, "calibrated_mape" if row["statistic"] == "mape" else ""),
                 fitted_limit=_limit(row["fitted"]),
                 left_out_limit=_limit(row["left_out"]),
+                calibrated_limit=_limit(row["calibrated"]),
                 prototype=row["prototype"],
             )
         )

@@ -31,12 +31,18 @@ def test_a_target_is_met_on_every_device_on_average_or_not(first, second, verdic
     assert line.verdict == verdict
 
 
+def test_a_calibrated_error_counts_towards_the_verdict():
+    good, bad = ({"calibrated_mape": value} for value in (0.09, 0.11))
+    assert target_lines([report("a", 10, 0.1, 0.1, **good)])[0].verdict == "met"
+    assert target_lines([report("a", 10, 0.1, 0.1, **bad)])[0].verdict == "missed"
+
+
 def test_a_line_without_limits_is_reported():
-    line = TargetLine("x", 1, error_figure([report("a", 1, 0.9)], "mape"), None, None, None, None, "")
+    line = TargetLine("x", 1, error_figure([report("a", 1, 0.9)], "mape"), None, None, None, None, None, None, "")
     assert line.verdict == "reported"
 
 
 def test_limits_are_fractions_and_labels_are_given_once():
     rows = read_rows(DATA / "accuracy_targets.csv")
     assert len({row["label"] for row in rows}) == len(rows)
-    assert all(0 <= float(row[name]) < 1 for row in rows for name in ("fitted", "left_out") if row[name])
+    assert all(0 <= float(row[name]) < 1 for row in rows for name in ("fitted", "left_out", "calibrated") if row[name])

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.hardware.catalog import chip_designs
 from models.hardware.design import Stationarity
+from models.operators.gemm import onchip_cycles
 from models.operators.systolic import systolic_cycles
 
 SIZES = st.integers(1, 600)
@@ -65,3 +67,15 @@ def test_an_array_without_rows_is_refused():
         systolic_cycles(0, 8, 8, 8, 8, Stationarity.OUTPUT)
     with pytest.raises(ValueError, match="fold_overlap_fraction must be between 0 and 1"):
         systolic_cycles(8, 8, 8, 8, 8, Stationarity.OUTPUT, 1.5)
+
+
+def test_a_stream_ends_with_its_rows_and_is_never_shorter_than_the_load():
+    """With weights held, cycles grow with the rows of the matrix and not with those of the tile that covers them."""
+    chip = chip_designs(["tpu_v6e"])
+    sizes = np.array([256.0, 513.0, 700.0, 1024.0])
+    n = k = np.full(4, 4096.0)
+    cycles = onchip_cycles(chip, sizes, n, k, np.full(4, 2.0), np.ones(4))[0]
+    assert cycles[1] < 0.7 * cycles[3]
+    assert (np.diff(cycles) > 0).all()
+    few = onchip_cycles(chip, np.array([1.0, 64.0]), n[:2], k[:2], np.full(2, 2.0), np.ones(2))[0]
+    assert few[0] == pytest.approx(few[1], rel=0.05)
