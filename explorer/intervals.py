@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from explorer.bottleneck import alternative_of
+from explorer.chip_report import figures_document
 from explorer.problem import Judgement, Problem, judge_points
 from explorer.records import TrialRecord
 from explorer.space import point_of
 from models.checks import FloatArray
-from models.hardware.area import area_interval_mm2
 from models.hardware.design import DesignBatch, take
-from models.hardware.intervals import unit_cost_interval_usd
 from models.operators.intervals import NORMAL_90
 from models.operators.step import StepProgram, run_step
 from models.operators.term_spread import UNCALIBRATED_SHARE, StepSpread, step_spread
@@ -30,18 +29,18 @@ SLOWER: Mapping[str, float] = {
 }  # fmt: skip
 """Metric -> how it moves in log with log(step time)."""
 
-HARDWARE: Mapping[str, Callable[[DesignBatch], tuple[FloatArray, FloatArray]]] = {
-    "area_mm2": area_interval_mm2,
-    "unit_cost_usd": unit_cost_interval_usd,
-}
-"""Figure of the chip -> its own interval, ends of shape (n_designs,)."""
-
-CHIP_SHARE: Mapping[str, str] = {
+FIGURE_OF: Mapping[str, str] = {
     "output_tokens_per_s_per_mm2": "area_mm2", "output_tokens_per_s_per_usd": "unit_cost_usd",
-    "usd_per_million_output_tokens": "unit_cost_usd", "usd_per_unit": "unit_cost_usd",
-    "usd_per_million_trained_tokens": "unit_cost_usd",
+    "usd_per_million_output_tokens": "usd_per_unit", "usd_per_million_trained_tokens": "usd_per_unit",
+    "energy_per_request_j": "energy_per_unit_j", "energy_per_output_token_j": "energy_per_unit_j",
+    "sustainable_output_tokens_per_s_per_w": "energy_per_unit_j", "trained_tokens_per_s_per_w": "energy_per_unit_j",
+    "facility_energy_per_million_output_tokens_j": "energy_per_unit_j",
+    "facility_energy_per_session_j": "energy_per_unit_j", "usd_per_session": "usd_per_unit",
 }  # fmt: skip
-"""Metric -> figure of the chip whose interval it takes beside that of time."""
+"""Metric -> figure of the chip or of its work whose interval it takes; a figure's own name needs no entry."""
+
+TIME_PART: Mapping[str, str] = {"usd_per_unit": "capital_and_host", "energy_per_unit_j": "static"}
+"""Figure -> its part that grows with the time of the work."""
 
 N_SAMPLES = 4000
 NEAR_BEST = 64
@@ -54,10 +53,34 @@ def intervals_document(
     """
     Return metric -> {low, high, label} of one judged design.
 
-    Times follow the spread of every operator of the step (of prompt and step for the first token); rates and costs
-    follow the time. `label` is `uncalibrated` where a part of the step is of an operator, size or format that no
-    measurement shows, else `calibrated`. With several scenarios the widest step is taken.
+    Times follow the spread of every operator of the step (of prompt and step for the first token) and rates follow the
+    time; area, power and cost of the chip have intervals of their own, and energy and cost of the work take both.
+    `label` is `uncalibrated` where a part of the step is of an operator, size or format that no measurement shows, else
+    `calibrated`. With several scenarios the widest step is taken.
     """
+    step, first_token, calibrated = _times(problem, judgement, index)
+    figures = figures_document(problem, judgement.designs, index, judgement.evaluations[0])
+    found = {}
+    for name, value in metrics.items():
+        figure = figures.get(FIGURE_OF.get(name, name), {})
+        follows_time = name in SLOWER or FIGURE_OF.get(name, name) in TIME_PART
+        if not isinstance(value, float) or value <= 0 or not (follows_time or "low_90" in figure):
+            continue
+        time = first_token if name == "ttft_p95_s" else step
+        time *= _time_share(FIGURE_OF.get(name, name), figure) if follows_time else 0.0
+        own = np.log(figure["high_90"] / figure["low_90"]) / 2.0 if "low_90" in figure else 0.0
+        found[name] = _interval(value, float(np.hypot(time, own)), calibrated or not follows_time)
+    return found
+
+
+def _time_share(name: str, figure: Mapping[str, Any]) -> float:
+    """Share of a figure that grows with time; all of it but for energies and costs."""
+    part = TIME_PART.get(name)
+    return 1.0 if part is None else float(figure["parts"][part] / sum(figure["parts"].values()))
+
+
+def _times(problem: Problem, judgement: Judgement, index: int) -> tuple[float, float, bool]:
+    """Half widths of log of the step and of the first token, and whether measurements show what takes the time."""
     designs = take(judgement.designs, [index])
     half_width, first_token, calibrated = 0.0, 0.0, True
     for compiled, chosen in zip(problem.scenarios, judgement.chosen, strict=True):
@@ -68,26 +91,12 @@ def intervals_document(
             place = np.array([[compiled.prompt_index[chosen[index]]]])
             prompt = _spread(problem, compiled.prompt, designs, place)
             first_token = max(first_token, float(prompt.half_width[0]), float(step.half_width[0]))
-    own = {name: _log_half_width(read(designs)) for name, read in HARDWARE.items()}
-    found = {}
-    for name, value in metrics.items():
-        if isinstance(value, float) and name in SLOWER:
-            time = first_token if name == "ttft_p95_s" else half_width
-            width = float(np.hypot(time, own.get(CHIP_SHARE.get(name, ""), 0.0)))
-            found[name] = _interval(value, width, calibrated)
-    for name, read in HARDWARE.items():
-        low, high = read(designs)
-        found[name] = {"low": float(low[0]), "high": float(high[0]), "label": "calibrated"}
-    return found
+    return half_width, first_token, calibrated
 
 
 def _interval(value: float, half_width: float, calibrated: bool) -> dict[str, Any]:
     factor = float(np.exp(half_width))
     return {"low": value / factor, "high": value * factor, "label": "calibrated" if calibrated else "uncalibrated"}
-
-
-def _log_half_width(ends: tuple[FloatArray, FloatArray]) -> float:
-    return float(np.log(ends[1][0] / ends[0][0]) / 2.0)
 
 
 def _spread(problem: Problem, program: StepProgram, designs: DesignBatch, alternatives: np.ndarray) -> StepSpread:

@@ -53,8 +53,11 @@ def main(directory: Path, wanted: Sequence[str]) -> None:
             if wanted and name not in wanted:
                 continue
             profile = fitted_profile(name, device, globs, [part for part in parts if part.chip_id == device])
-            if profile is not None:
-                (PROFILES / f"{name}.toml").write_text(profile_text(profile), encoding="utf-8")
+            path = PROFILES / f"{name}.toml"
+            if profile is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_text(profile_text(profile), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def answer():
 
 def test_every_interval_holds_its_metric(answer):
     for name, interval in answer["intervals"].items():
-        if name in answer["metrics"] and name not in ("area_mm2", "unit_cost_usd"):
+        if name in answer["metrics"]:
             assert interval["low"] < answer["metrics"][name] < interval["high"], name
             assert interval["label"] in ("calibrated", "uncalibrated")
 
@@ -32,9 +32,11 @@ def test_times_and_rates_move_against_each_other(answer):
     assert step["high"] / step["low"] == pytest.approx(rate["high"] / rate["low"])
 
 
-def test_cost_is_wider_than_the_rate_it_follows(answer):
-    cost, rate = (answer["intervals"][name] for name in ("usd_per_million_output_tokens", "units_per_s"))
-    assert cost["high"] / cost["low"] > rate["high"] / rate["low"]
+def test_energy_and_rate_per_watt_take_the_interval_of_energy_and_the_time_of_static_power(answer):
+    per_watt, energy = (answer["intervals"][n] for n in ("sustainable_output_tokens_per_s_per_w", "energy_per_unit_j"))
+    assert per_watt["high"] / per_watt["low"] == pytest.approx(energy["high"] / energy["low"])
+    figure = answer["figures"]["energy_per_unit_j"]
+    assert energy["high"] / energy["low"] > figure["high_90"] / figure["low_90"]
 
 
 def test_a_profile_is_echoed_and_moves_the_answer(answer):
