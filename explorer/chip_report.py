@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from explorer.problem import Problem
+from explorer.problem import Judgement, Problem
 from models.checks import FloatArray
 from models.evaluation import ScenarioEvaluation
 from models.hardware.area import area_breakdown_mm2, area_interval_mm2, die_area_mm2
 from models.hardware.cost import system_cost_breakdown_usd, unit_cost_breakdown_usd, unit_cost_usd
-from models.hardware.design import DesignBatch, take
+from models.hardware.design import DesignBatch, macs_per_cycle_per_core, take
 from models.hardware.intervals import (
     energy_interval_j,
     power_interval_w,
@@ -25,6 +25,8 @@ from models.hardware.power import (
     full_rate_power_w,
     power_density_w_per_mm2,
 )
+from models.hardware.rates import RATE_CLASSES, rate_ratios
+from models.operators.step import run_step
 from models.technology import Technology
 
 Interval = tuple[FloatArray, FloatArray]
@@ -57,6 +59,38 @@ def figures_document(problem: Problem, designs: DesignBatch, index: int, work: S
             {"capital_and_host": per_unit_usd, "electricity": electricity_usd},
         ),
     }
+
+
+def idle_document(problem: Problem, judgement: Judgement, index: int) -> dict[str, Any]:
+    """
+    Return which share of the die and of the power waits while the chip does the work of the first scenario.
+
+    Arrays, lanes, memory interfaces and links are as busy as a step at the highest clock keeps them; the other parts
+    of a die are not counted as idle. Power that switches nothing is static power over average power.
+    """
+    compiled, work, one = problem.scenarios[0], judgement.evaluations[0], take(judgement.designs, [index])
+    done = run_step(compiled.program, one, problem.tables, alternatives=np.array([[judgement.chosen[0][index]]]))
+    cycles_per_s = one.n_cores * one.clock_hz
+    macs_per_s = macs_per_cycle_per_core(one) * cycles_per_s
+    rates = dict(zip(RATE_CLASSES, rate_ratios(one)[0], strict=True))
+    busy_s = {
+        "matrix_arrays": sum(float(macs[0, 0]) / rates[name] for name, macs in done.macs.items()) / macs_per_s[0],
+        "vector_lanes": done.vector_ops[0, 0] / (one.vector_lanes_per_core * cycles_per_s)[0],
+        "memory_interface": _seconds(done.dram_bytes[0, 0], one.memory_bandwidth_bytes_per_s[0]),
+        "links": _seconds(done.link_bytes[0, 0], max(one.scale_up_bytes_per_s[0], one.scale_out_bytes_per_s[0])),
+    }
+    busy = {name: min(float(seconds / done.time_s[0, 0]), 1.0) for name, seconds in busy_s.items()}
+    parts = area_breakdown_mm2(one, problem.technology)
+    waiting_mm2 = sum(float(parts[name][0]) * (1.0 - share) for name, share in busy.items())
+    return {
+        "busy_fractions": busy,
+        "idle_area_fraction": waiting_mm2 / float(die_area_mm2(one, problem.technology)[0]),
+        "idle_power_fraction": float(work.figures.static_w[index, 0] / work.average_power_w[index, 0]),
+    }
+
+
+def _seconds(moved_bytes: float, bytes_per_s: float) -> float:
+    return float(moved_bytes / bytes_per_s) if bytes_per_s > 0 else 0.0
 
 
 def _energy_parts_j(work: ScenarioEvaluation, index: int) -> dict[str, FloatArray]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.chip_report import figures_document, technology_document, warnings_of
+from explorer.chip_report import figures_document, idle_document, technology_document, warnings_of
 from explorer.document import StudyDocument, StudyError, read_document
 from explorer.identity import model_version
 from explorer.inputs import Inputs, named_trace, with_named_workload
@@ -21,7 +21,7 @@ from explorer.runners_up import with_runners_up
 from explorer.workload import pointing_at
 from models.checks import UnknownNameError, require_known
 from models.evaluate import compile_scenario
-from models.hardware.catalog import chip, chip_designs
+from models.hardware.catalog import chip, chip_designs, field_provenance
 from models.hardware.design import BOUND_FIELDS, DESIGN_FIELDS, DesignBatch, design_batch
 from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes
 from models.serving.steady import CompiledServing
@@ -173,6 +173,7 @@ def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | No
         "feasible": bool(judgement.feasible[index]),
         "excess_fractions": {name: max(value, -1.0) for name, value in excess.items() if np.isfinite(value)},
         "figures": figures_document(problem, judgement.designs, index, judgement.evaluations[0]),
+        "idle": idle_document(problem, judgement, index),
         "warnings": warnings_of(problem, judgement.designs, index),
         "technology": technology_document(problem),
         "model_version": model_version(),
@@ -185,6 +186,7 @@ def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | No
             "name": entry.name,
             "confidence": entry.confidence,
             "inferred_fields": dict(entry.inferred_fields),
+            "fields": field_provenance(entry),
             "unverified_fields": list(entry.unverified_fields),
         }
     return document

@@ -10,7 +10,7 @@ from explorer.scenario_readers import SCENARIO_READERS
 from models.architectures import Network, load_network, lower, network_names
 from models.architectures.lowered import checkpoint_bytes
 from models.architectures.parallel import kv_bytes_per_token_per_chip
-from models.hardware.catalog import chip, chip_ids
+from models.hardware.catalog import chip, chip_ids, field_provenance
 from models.metrics import METRICS
 from models.precision.error import mix_kl_nats
 from models.precision.mix import RECIPES
@@ -33,6 +33,7 @@ def chip_documents() -> dict[str, dict[str, Any]]:
             "year": entry.year,
             "design": {name: float(value) for name, value in entry.design.items()},
             "inferred_fields": dict(entry.inferred_fields),
+            "fields": field_provenance(entry),
             "unverified_fields": list(entry.unverified_fields),
             "confidence": entry.confidence,
             "source": entry.source,

@@ -125,6 +125,12 @@ def print_evaluation(result: Mapping[str, Any], console: Console | None = None) 
     verdict = "does the work" if result["serves"] else "does not do the work: " + _worst(result["excess_fractions"])
     out.print(f"[bold]{name}[/bold] {verdict}")
     out.print(_point_table(result))
+    _print_warnings(result, out)
+
+
+def _print_warnings(result: Mapping[str, Any], out: Console) -> None:
+    for each in result.get("warnings", []):
+        out.print(f"warning: {escape(each['detail'])}")
 
 
 def _worst(excess: Mapping[str, float]) -> str:

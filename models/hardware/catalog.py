@@ -72,6 +72,41 @@ def chip(chip_id: str, path: Path | None = None) -> Chip:
     return _chip(rows[require_known("chip", chip_id, rows)])
 
 
+FROM_MEMORY = "memory"
+INFERRED = "inferred"
+NO_FACTS = ("id", "name", "vendor", "source", "unverified_fields", "confidence", "note")
+
+
+def field_provenance(entry: Chip) -> dict[str, dict[str, str]]:
+    """
+    Return where each field of a chip comes from: those of its row, and design parameters the row does not state.
+
+    Returns
+    -------
+    dict of field to {value, confidence, source}
+        Confidence is that of the row, `memory` where a value was filled in without a document, or `inferred`, whose
+        source says how.
+
+    Examples
+    --------
+    >>> field_provenance(chip("h100_sxm"))["mem_gb"]["confidence"]
+    'verified'
+    """
+    documents = {}
+    for column, text in entry.fields.items():
+        if column in NO_FACTS:
+            continue
+        unverified = column in entry.unverified_fields or column in ADDED_COLUMNS
+        documents[column] = {
+            "value": text,
+            "confidence": FROM_MEMORY if unverified else entry.confidence,
+            "source": "from memory" if unverified else entry.source,
+        }
+    for name, how in entry.inferred_fields.items():
+        documents[name] = {"value": f"{entry.design[name]:.6g}", "confidence": INFERRED, "source": how}
+    return documents
+
+
 def chip_designs(ids: Iterable[str], path: Path | None = None) -> DesignBatch:
     """
     Return the chips as designs, missing parameters inferred.

@@ -58,3 +58,13 @@ def test_a_design_beyond_a_limit_of_physics_is_infeasible_with_the_number(limit)
     beyond = evaluate_document({"design": DESIGN | LIMITS[limit], "study": study})
     assert plain["excess_fractions"][limit] <= 0 < beyond["excess_fractions"][limit]
     assert not beyond["feasible"]
+
+
+def test_what_waits_is_no_more_than_the_parts_that_can_wait(judged):
+    idle, parts = judged["idle"], judged["figures"]["area_mm2"]["parts"]
+    waiting = sum(parts[name] * (1 - share) for name, share in idle["busy_fractions"].items())
+    assert idle["idle_area_fraction"] == pytest.approx(waiting / judged["metrics"]["area_mm2"])
+    assert 0 < idle["idle_area_fraction"] < 1
+    assert idle["idle_power_fraction"] == pytest.approx(judged["metrics"]["idle_power_fraction"])
+    # Decoding at a batch of four streams the weights: memory works far more than the arrays.
+    assert idle["busy_fractions"]["memory_interface"] > 3 * idle["busy_fractions"]["matrix_arrays"]

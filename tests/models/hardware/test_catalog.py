@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.checks import UnknownNameError
-from models.hardware.catalog import CHIPS, chip, chip_designs, chip_ids, chip_of_device, chip_rows
+from models.hardware.catalog import CHIPS, chip, chip_designs, chip_ids, chip_of_device, chip_rows, field_provenance
 from models.hardware.datasheet import matrix_geometry
 from models.hardware.design import DESIGN_FIELDS, CoreControl, MemoryKind, peak_flop_per_s
 
@@ -27,6 +27,16 @@ def test_every_quoted_bf16_peak_is_reproduced():
 def test_every_device_string_of_the_measured_tables_names_a_chip():
     assert set(chip_of_device().values()) <= set(chip_ids())
     assert chip_of_device()["H100-SXM-80GB"] == "h100_sxm"
+
+
+@pytest.mark.parametrize("chip_id", chip_ids())
+def test_every_field_of_every_chip_has_a_source_and_a_confidence(chip_id):
+    entry = chip(chip_id)
+    fields = field_provenance(entry)
+    assert {each["confidence"] for each in fields.values()} <= {"verified", "partial", "weak", "memory", "inferred"}
+    assert all(each["source"] and each["value"] for each in fields.values())
+    assert all(fields[name]["confidence"] == "inferred" for name in entry.inferred_fields)
+    assert all(fields[name]["confidence"] == "memory" for name in entry.unverified_fields if name in fields)
 
 
 def test_every_field_from_memory_and_every_inferred_one_is_marked():
