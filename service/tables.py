@@ -34,6 +34,7 @@ def print_result(result: Mapping[str, Any], console: Console | None = None) -> N
     out.print(_front_table(result["pareto"], objectives))
     out.print("[bold]Recommended[/bold]")
     out.print(_point_table(result["recommended"]))
+    _print_warnings(result, out)
     for entry in result["certificate"]:
         out.print(_certificate_line(entry))
     if result["explanation"].get("summary"):
