@@ -17,6 +17,7 @@ import httpx
 from rich.console import Console
 
 from explorer.files import read_yaml
+from service.client import ApiError, Client, StudyFailedError
 from service.tables import print_result
 
 _START_TIMEOUT_S = 60.0
@@ -30,21 +31,17 @@ def main(study: Path) -> int:
     console = Console(width=None if sys.stdout.isatty() else 200)
     with tempfile.TemporaryDirectory(prefix="chipfit-demo-") as folder, running_server(Path(folder)) as url:
         console.print(f"server on {url}, database {folder}/chipfit.sqlite")
-        with httpx.Client(base_url=url, timeout=60.0) as client:
+        with Client(url) as client:
             document = read_yaml(study)
             document["search"] = document.get("search", {}) | {"timeout": SEARCH_TIME}
-            posted = client.post("/v1/studies", json=document)
-            if posted.status_code != 202:
-                console.print(f"refused: {posted.text}")
+            try:
+                posted = client.submit(document)
+                console.print(f"POST /v1/studies -> study {posted['id']}")
+                result = client.wait(posted["id"], lambda progress: console.print(progress_line(progress)))
+            except (ApiError, StudyFailedError) as error:
+                console.print(str(error))
                 return 1
-            console.print(f"POST /v1/studies -> {posted.status_code} {posted.headers['Location']}")
-            for progress in stream_progress(client, posted.headers["Location"]):
-                console.print(progress_line(progress))
-            answer = client.get(posted.headers["Location"]).raise_for_status().json()
-    if answer["result"] is None:
-        console.print(f"study {answer['state']}: {answer['error']}")
-        return 1
-    print_result(answer["result"], console)
+    print_result(result, console)
     return 0
 
 
@@ -61,21 +58,6 @@ def running_server(folder: Path) -> Iterator[str]:
     finally:
         server.terminate()
         server.wait(timeout=30)
-
-
-def stream_progress(client: httpx.Client, location: str) -> Iterator[dict[str, Any]]:
-    """Yield the data of every event of a study until it ends; a broken stream is taken up after the last event."""
-    last_id, state = "0", "queued"
-    while state in ("queued", "running"):
-        with client.stream("GET", f"{location}/events", headers={"Last-Event-ID": last_id}, timeout=60.0) as stream:
-            for line in stream.iter_lines():
-                name, _, value = line.partition(": ")
-                if name == "id":
-                    last_id = value
-                elif name == "data":
-                    event: dict[str, Any] = json.loads(value)
-                    state = event["state"]
-                    yield event
 
 
 def progress_line(progress: dict[str, Any]) -> str:

@@ -56,13 +56,12 @@ def list_designs(
     page_token_: PageToken = None,
 ) -> DesignList:
     """Return one page of designs, by study and trial unless `order_by` or `pareto` says otherwise."""
-    chosen = _filter(filter_, "query.filter")
+    chosen = read_filter(filter_, "query.filter")
     if pareto is not None:
         if order_by is not None:
             raise InvalidRequestError("query.order_by", "a front comes in the order of its first metric")
         return _front_page(session, chosen, filter_, pareto, page_size, page_token_)
-    with _pointing_at("query.order_by"):
-        order = history.read_order(order_by)
+    order = read_order(order_by)
     digest = query_digest(filter_, order.text)
     kinds = (str, int) if order.field is None else (float, str, int)
     behind = read_query_page_token(page_token_, digest, *kinds) if page_token_ else None
@@ -98,7 +97,7 @@ def get_facets(
     filter_: FilterText = None,
 ) -> FacetList:
     """Return the most frequent values of each field, or a histogram where there are many."""
-    chosen = _filter(filter_, "query.filter")
+    chosen = read_filter(filter_, "query.filter")
     with _pointing_at("query.fields"):
         found = history.facets(session, chosen, _names(fields))
     return FacetList(count=history.count_designs(session, chosen), items=[FacetRead(**each) for each in found])
@@ -112,7 +111,7 @@ def get_facets(
 )
 def find_nearest_designs(request: NearestRequest, session: ReadSession) -> NearDesignList:
     """Return designs by their mean relative distance in the fields of the point."""
-    chosen = _filter(request.filter, "/filter")
+    chosen = read_filter(request.filter, "/filter")
     for name, value in request.point.items():
         with _pointing_at(f"/point/{name.replace('~', '~0').replace('/', '~1')}"):
             field(name).value(float(value) if type(value) is int else value)
@@ -130,7 +129,7 @@ def find_nearest_designs(request: NearestRequest, session: ReadSession) -> NearD
 )
 def reevaluate(request: ReevaluationRequest, engine: EngineOf, database: DatabaseOf) -> ReevaluationRead:
     """Return the selected designs with what they do on the workload of `study`."""
-    chosen = _filter(request.filter, "/filter")
+    chosen = read_filter(request.filter, "/filter")
     with _pointing_at("/order_by"):
         order = history.read_order(request.order_by)
     with reading(database) as session:
@@ -138,9 +137,16 @@ def reevaluate(request: ReevaluationRequest, engine: EngineOf, database: Databas
     return ReevaluationRead(**reevaluate_designs(database, engine, request.study, rows))
 
 
-def _filter(text: str | None, pointer: str) -> Filter | None:
+def read_filter(text: str | None, pointer: str) -> Filter | None:
+    """Return the compiled filter of a query, None where there is none."""
     with _pointing_at(pointer):
         return compile_filter(text) if text else None
+
+
+def read_order(text: str | None) -> history.Order:
+    """Return the order that a query asks for."""
+    with _pointing_at("query.order_by"):
+        return history.read_order(text)
 
 
 @contextmanager
