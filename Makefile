@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: setup weights demo serve test bench lint accuracy chaos lock clean
+.PHONY: setup weights demo serve test bench lint accuracy chaos load lock clean
 
 setup: .venv/.installed
 
@@ -46,9 +46,15 @@ accuracy: setup
 chaos: setup
 	$(ONE_THREAD) CHIPFIT_CHAOS_KILLS=30 $(BIN)/python -m pytest -q -m chaos tests/service
 
+# Answer times and memory under load; about two minutes on a machine with nothing else to do.
+load: setup
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -s -m load tests/service/test_load.py
+
 lock: setup
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --no-annotate \
 		--quiet --upgrade --output-file requirements.txt
+	$(BIN)/uv pip compile pyproject.toml --extra build --constraint requirements.txt --universal --generate-hashes \
+		--no-header --no-annotate --quiet --output-file requirements-service.txt
 
 clean:
 	rm -rf .venv build dist

@@ -30,11 +30,12 @@ def one_line_errors() -> Iterator[None]:
     from explorer.document import StudyError
     from models.checks import UnknownNameError
     from models.fidelity.report import TableError
+    from service.db.session import DatabaseUnreachableError
     from service.settings import SettingsError
 
     try:
         yield
-    except (StudyError, TableError, UnknownNameError, SettingsError, OSError) as error:
+    except (StudyError, TableError, UnknownNameError, SettingsError, DatabaseUnreachableError, OSError) as error:
         print(f"chipfit: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(2) from None
 
@@ -401,6 +402,38 @@ def worker(
 
         code = run_worker(read_settings(database_url=database_url), real_engine())
     raise typer.Exit(code)
+
+
+@app.command()
+def health() -> None:
+    """Ask the server of this machine whether it is alive; exit code 1 if it is not."""
+    with one_line_errors():
+        import httpx
+
+        from service.settings import read_settings
+
+        settings = read_settings()
+        try:
+            answer = httpx.get(f"http://127.0.0.1:{settings.port}/livez", timeout=4.0)
+        except httpx.HTTPError as error:
+            print(f"chipfit: no server on port {settings.port}: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+    print(answer.text)
+    raise typer.Exit(0 if answer.status_code == 200 else 1)
+
+
+@app.command()
+def backup(
+    target: Annotated[Path, typer.Argument(help="File to be made.")],
+    database_url: Annotated[str | None, typer.Option(help="Database; the settings' by default.")] = None,
+) -> None:
+    """Copy the embedded database (SQLite) while it is in use."""
+    with one_line_errors():
+        from service.backup import back_up
+        from service.settings import read_settings
+
+        settings = read_settings(**({} if database_url is None else {"database_url": database_url}))
+        back_up(settings.resolved_database_url, target)
 
 
 @app.command()

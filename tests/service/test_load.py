@@ -1,0 +1,66 @@
+"""Behaviour under load, on a server of its own on loopback; every test stops by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from service.demo import running_server
+from service.load_bench import evaluation_times_s, percentiles_s, read_events, resident_bytes, send_many
+from tests.service.server_process import ServiceProcess
+from tests.service.test_durability import Processes, get_study, post_study
+from tests.service.test_real_engine import study_document
+
+READERS = 200
+
+
+@pytest.fixture
+def server(tmp_path: Any) -> Iterator[ServiceProcess]:
+    processes = Processes(f"sqlite:///{tmp_path / 'chipfit.sqlite'}", tmp_path)
+    try:
+        yield processes.serve()
+    finally:
+        processes.end()
+
+
+def test_many_readers_follow_a_study_to_its_end_and_each_sees_every_event(server: ServiceProcess) -> None:
+    study_id = post_study(server, trials=30, chunk_trials=10, chunk_s=1.0)
+    seen = asyncio.run(read_events(server.url, f"/v1/studies/{study_id}", READERS))
+    assert get_study(server, study_id)["state"] == "succeeded"
+    assert seen == [6] * READERS
+    assert httpx.get(f"{server.url}/readyz").status_code == 200
+
+
+@pytest.mark.load
+def test_memory_stays_flat_over_ten_thousand_requests(server: ServiceProcess) -> None:
+    post_study(server, trials=10)
+    paths = ["/v1/studies", "/v1/chips", "/v1/designs?page_size=10", "/version", "/metrics"]
+    asyncio.run(send_many(server.url, paths, 2_000, 8))
+    before = resident_bytes(server.pid)
+    asyncio.run(send_many(server.url, paths, 10_000, 8))
+    growth = resident_bytes(server.pid) / before - 1.0
+    print(f"resident memory {before / 2**20:.0f} MiB, growth over 10,000 requests {growth:+.1%}")
+    assert growth < 0.05
+
+
+@pytest.mark.load
+def test_what_if_evaluations_are_quick_at_twenty_a_second(tmp_path: Any) -> None:
+    """Every request asks something new: nothing is answered from the history."""
+    documents = [what_if(i) for i in range(420)]
+    with running_server(tmp_path) as url:
+        asyncio.run(evaluation_times_s(url, documents[:20], 2.0))
+        found = percentiles_s(asyncio.run(evaluation_times_s(url, documents[20:], 20.0)))
+    print({name: f"{1e3 * value:.1f} ms" for name, value in found.items()})
+    assert found["p95_s"] < 0.05
+
+
+def what_if(i: int) -> dict[str, Any]:
+    """The chat study on an H100 with a mean length of its own."""
+    study = copy.deepcopy(study_document())
+    study["budget"]["area"] = f"{600 + i} mm2"
+    return {"chip": "h100_sxm", "study": study}
