@@ -41,7 +41,7 @@ def test_a_reference_study_runs_over_http(client: TestClient, name: str) -> None
     document["search"] |= {"trials": TRIALS, "timeout": TIMEOUT, "certify": False}
     posted = client.post("/v1/studies", json=document)
     assert posted.status_code == 202, posted.text
-    study = wait_for(lambda: ended(client, posted.json()["id"]), timeout_s=170.0, every_s=0.2)
+    study = wait_for(lambda: ended(client, posted.json()["id"]), timeout_s=900.0 if LONG else 100.0, every_s=0.2)
     assert study is not None
     assert study["error"] is None
     assert study["result"]["evaluated"] >= TRIALS * 0.8
