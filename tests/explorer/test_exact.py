@@ -35,6 +35,10 @@ BASES = {
     "whole prompts": study({"scheduling": "whole_prompt"}, **ONE_MIX),
     "two chips": study(system={"n_chips": 2}, **ONE_MIX),
     "experts on four chips": study({"network": "mixtral-8x7b"}, system={"n_chips": 4}, **THREE_MIXES),
+    "pools on four chips": study({"scheduling": "disaggregated"}, system={"n_chips": 4, "n_chips_per_node": 2}),
+    "pipelines and guesses": study(
+        {"network": "llama-3.1-70b", "speculation": {"draft_tokens": 2, "acceptance": 0.7}}, system={"n_chips": 4}
+    ),
 }
 OBJECTIVES = (
     RATE, ENERGY, COST,
