@@ -72,7 +72,7 @@ def operator_sizes(problem: Problem, index: int, reference_chip: str) -> dict[st
     judgement = judge_designs(single, chip)
     program = single.scenarios[0].program
     chosen = int(judgement.chosen[0][0])
-    rows = _rows(program, chip, chosen, problem)
+    rows = operator_rows(program, chip, chosen, problem)
     if not rows:
         raise StudyError([{"pointer": f"/workload/scenarios/{index}", "detail": "becomes no operator at all"}])
     rows.sort(key=lambda row: -row["roofline_s"])
@@ -83,13 +83,13 @@ def operator_sizes(problem: Problem, index: int, reference_chip: str) -> dict[st
         "operating_point": operating_point(single, judgement, 0),
         "totals": {**totals, "arithmetic_intensity_flop_per_byte": _ratio(totals["flop"], totals["bytes"])},
         "by_kind": _by_kind(rows, totals),
-        "gemm_sizes": {weight: _size_quantiles(gemms, weight) for weight in WEIGHTS} if gemms else {},
+        "gemm_sizes": {weight: size_quantiles(gemms, weight) for weight in WEIGHTS} if gemms else {},
         "n_operators": len(rows),
         "largest": [{**row, **_fractions(row, totals)} for row in rows[:MAX_LISTED]],
     }
 
 
-def _rows(program: StepProgram, chip: DesignBatch, chosen: int, problem: Problem) -> list[dict[str, Any]]:
+def operator_rows(program: StepProgram, chip: DesignBatch, chosen: int, problem: Problem) -> list[dict[str, Any]]:
     """One row per operator of the step that does something."""
     activity = run_step(program, chip, problem.tables, alternatives=np.array([[chosen]]), keep_terms=True)
     rows = []
@@ -139,7 +139,7 @@ def _operand_bytes(sizes: dict[str, float]) -> float:
     return once * sizes["instances"]
 
 
-def _size_quantiles(gemms: list[dict[str, Any]], weight: str) -> dict[str, dict[str, float]]:
+def size_quantiles(gemms: list[dict[str, Any]], weight: str) -> dict[str, dict[str, float]]:
     """Quantiles of m, n and k of the GEMMs, weighted."""
     shares: FloatArray = np.array([row[weight] for row in gemms])
     kept = shares > 0

@@ -11,6 +11,7 @@ import numpy as np
 
 from explorer.bottleneck import bottleneck
 from explorer.chip_report import technology_document, warnings_of
+from explorer.explanation.document import quick_explanation, work_at
 from explorer.identity import model_version
 from explorer.intervals import intervals_of, stability_of
 from explorer.objectives import Objective
@@ -123,11 +124,11 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
 
 
 def explanation(problem: Problem, best: TrialRecord) -> dict[str, Any]:
-    """Why the recommended design does what it does: where its time goes, its formats, what is left of each limit."""
+    """Why the recommended design does what it does: what binds it and by how much, its formats, what limits leave."""
     return {
+        **quick_explanation(work_at(problem, best), best.excess),
         "bottleneck": bottleneck(problem, best),
         "precision": precision_report(problem, best),
-        "slack_fractions": {name: -value for name, value in best.excess.items()},
     }
 
 
