@@ -129,6 +129,34 @@ def evaluate(
 
 
 @app.command()
+def explain(
+    file: Annotated[Path, typer.Argument(help="Result of explore (JSON), or a study (YAML).")],
+    design: Annotated[
+        str | None, typer.Option(help="Chip of the catalogue or design file (YAML); by default the recommended design.")
+    ] = None,
+    trial: Annotated[int | None, typer.Option(help="Design of the result's front, by its trial.")] = None,
+    next_budget: Annotated[
+        bool, typer.Option("--next-budget", help="Search again with ten percent more area, and power (half a minute).")
+    ] = False,
+    flip_distance: Annotated[
+        bool, typer.Option("--flip-distance", help="How far each technology constant is from another recommendation.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say why a design does what it does, what binds it and what relief would bring."""
+    with one_line_errors():
+        from explorer.evaluation import chip_or_design
+        from explorer.explanation.asked import Asked, explain_file
+        from explorer.files import read_yaml
+        from service.explanation_tables import print_explanation
+
+        named = {} if design is None else chip_or_design(design, Path())
+        asked = Asked(trial, named.get("chip"), next_budget, flip_distance)
+        result = explain_file(read_yaml(file), file.parent, named.get("design"), asked)
+        print_json(result) if as_json else print_explanation(result)
+
+
+@app.command()
 def workload(
     file: Annotated[
         Path, typer.Argument(help="Trace (CSV, JSON, JSON lines), GEMM list, layer table, or study (YAML, JSON).")
