@@ -100,8 +100,9 @@ def _budget_lines(budget: Mapping[str, Any]) -> list[str]:
     for name in ("area", "power"):
         row = budget[name]
         low, high = row["gain_between_fraction"]
-        lines.append(
-            f"10 % more {name} buys {row['gain_fraction']:.1%} of {budget['metric']}, proven between {low:.1%} and"
-            f" {high:.1%} (gap {row['gap']:.2%})"
-        )
+        if row["gain_fraction"] is None or high is None:
+            lines.append(f"10 % more {name}: nothing was found or proven in the time")
+            continue
+        gain = max(row["gain_fraction"], 0.0)
+        lines.append(f"10 % more {name} buys {gain:.1%} of {budget['metric']}, proven between {low:.1%} and {high:.1%}")
     return lines

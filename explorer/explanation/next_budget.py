@@ -6,6 +6,8 @@ import dataclasses
 import time
 from typing import Any
 
+import numpy as np
+
 from explorer.bounds import require_boundable
 from explorer.exact import ExactSearch
 from explorer.problem import Problem
@@ -30,8 +32,10 @@ def next_budget(problem: Problem, search_s: float = SEARCH_S) -> dict[str, Any]:
     Returns
     -------
     dict
-        `now`, `area` and `power` with best, bound, gap and complete; the relaxed ones with gain_fraction (of the best
-        found) and the proven interval gain_between_fraction, which is as wide as the gaps are.
+        `now`, `area` and `power` with best, bound, gap and complete; the relaxed ones, of chips that use the larger
+        budget, with gain_fraction of the best found, whether it `helps`, and the proven interval gain_between_fraction of what
+        it buys, which is as wide as the gaps are and begins at nothing: the budget of before stays allowed. None is what was not
+        found or proven in the time.
     """
     objective = problem.objectives[0]
     require_boundable((objective,))
@@ -76,25 +80,33 @@ def _tdp(search: ExactSearch) -> float:
 def _document(search: ExactSearch) -> dict[str, Any]:
     sign = search.objective.sign
     return {
-        "best": sign * search.incumbent.cost,
-        "bound": sign * search.bound,
-        "gap": search.gap,
+        "best": _finite(sign * search.incumbent.cost),
+        "bound": _finite(sign * search.bound),
+        "gap": _finite(search.gap),
         "complete": search.complete,
         "boxes": search.boxes_bounded,
     }
 
 
+def _finite(value: float) -> float | None:
+    """The value, or None where nothing was found or proven in the time."""
+    return float(value) if np.isfinite(value) else None
+
+
 def _bought(now: ExactSearch, more: ExactSearch) -> dict[str, Any]:
     """Gain of the best found, and between which values the true one lies."""
+    low, high = _gain(now, now.bound, more.incumbent.cost), _gain(now, now.incumbent.cost, more.bound)
+    gain = _gain(now, now.incumbent.cost, more.incumbent.cost)
+    # the budget of before is allowed too: at a higher cap the clock settles higher, which can cost energy
     return {
-        "gain_fraction": _gain(now, now.incumbent.cost, more.incumbent.cost),
-        "gain_between_fraction": [
-            max(_gain(now, now.bound, more.incumbent.cost), 0.0),
-            _gain(now, now.incumbent.cost, more.bound),
-        ],
+        "gain_fraction": gain,
+        "gain_between_fraction": [max(low or 0.0, 0.0), None if high is None else max(high, 0.0)],
+        "helps": gain is not None and gain > 0,
     }
 
 
-def _gain(search: ExactSearch, before: float, after: float) -> float:
+def _gain(search: ExactSearch, before: float, after: float) -> float | None:
     """Costs as the search has them: of a rate its negative."""
-    return after / before - 1.0 if search.objective.maximize else before / after - 1.0
+    if not (np.isfinite(before) and np.isfinite(after)):
+        return None
+    return float(after / before - 1.0 if search.objective.maximize else before / after - 1.0)

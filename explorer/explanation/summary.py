@@ -59,7 +59,10 @@ def _slack(slack: Mapping[str, float]) -> str:
     tight = sorted((name for name, left in slack.items() if left < 0.05), key=lambda name: slack[name])
     if not tight:
         return "No limit of the study is closer than 5 %."
-    return "Within 5 % of a limit: " + ", ".join(f"{name} ({_percent(slack[name])} left)" for name in tight) + "."
+    close = [f"{name} ({_percent(slack[name])} left)" for name in tight if slack[name] >= 0]
+    broken = [f"{name} by {_percent(-slack[name])}" for name in tight if slack[name] < 0]
+    parts = ["Within 5 % of a limit: " + ", ".join(close) + "."] if close else []
+    return " ".join(parts + (["Over a limit: " + ", ".join(broken) + "."] if broken else []))
 
 
 def _growth(questions: Mapping[str, Any]) -> str:
