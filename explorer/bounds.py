@@ -20,7 +20,7 @@ from models.evaluate import evaluate
 from models.evaluation import ScenarioEvaluation, worst_violation
 from models.hardware.area import die_area_mm2
 from models.hardware.array_variants import variants_code
-from models.hardware.design import DesignBatch
+from models.hardware.design import DesignBatch, take
 from models.hardware.memory import (
     cheapest_of,
     memory_bandwidth_bytes_per_s,
@@ -39,6 +39,9 @@ LINKS: Mapping[str, str] = {"scale_up": "scale_up_link", "scale_out": "scale_out
 WINDOW_STEPS = (1, 4, 8)
 """Widths of windows up to which boxes are bounded together; wider ones are one further group."""
 
+MIXTURE_ROWS = 16_384
+"""Pairs of a box and a window that are evaluated together."""
+
 SLACK = 1e-9
 """Relative slack by which bounds are rounded outward against floating point."""
 
@@ -51,7 +54,8 @@ class Boxes:
     `low` and `high` have shape (n_boxes, n_parameters) and are equal for categories that are not joined. `first` and
     `last` of shape
     (n_boxes,) are the window: alternatives of one degree and mix, neighbouring batches. `parent` is a tag that
-    selections carry along.
+    selections carry along. In a mixture `kept` of shape (n_boxes, n_windows) tells which windows of which scenario
+    still matter, and `first` and `last` are idle; otherwise it has no columns.
     """
 
     low: IntArray
@@ -59,6 +63,7 @@ class Boxes:
     first: IntArray
     last: IntArray
     parent: IntArray
+    kept: BoolArray
 
     @property
     def n_boxes(self) -> int:
@@ -72,7 +77,8 @@ class Boxes:
 
 def point_boxes(points: IntArray, first: IntArray, last: IntArray) -> Boxes:
     """Boxes that hold one design each."""
-    return Boxes(points, points, first, last, np.zeros(len(points), dtype=np.int64))
+    nothing = np.zeros((len(points), 0), dtype=bool)
+    return Boxes(points, points, first, last, np.zeros(len(points), dtype=np.int64), nothing)
 
 
 def join(parts: list[Boxes]) -> Boxes:
@@ -138,7 +144,18 @@ def root_boxes(problem: Problem) -> Boxes:
     low, high, chosen = corner[0][category], corner[1][category], windows[window]
     for link, axis in _link_axes(space).items():
         high[~_uses_link(problem, windows, link)[window], axis] = 0
-    return Boxes(low, high, chosen[:, 0], chosen[:, 1], np.zeros(len(low), dtype=np.int64))
+    n_kept = len(_mixture_windows(problem)) if len(problem.scenarios) > 1 else 0
+    kept = np.ones((len(low), n_kept), dtype=bool)
+    return Boxes(low, high, chosen[:, 0], chosen[:, 1], np.zeros(len(low), dtype=np.int64), kept)
+
+
+def _mixture_windows(problem: Problem) -> list[tuple[int, IntArray]]:
+    """Every window of every scenario: position of the scenario, and its alternatives, the last of which may recur."""
+    windows = []
+    for i, each in enumerate(problem.scenarios):
+        widest = int(np.diff(each.windows).max()) + 1
+        windows += [(i, np.minimum(first + np.arange(widest), last)) for first, last in each.windows]
+    return windows
 
 
 def _link_axes(space: Space) -> dict[str, int]:
@@ -228,14 +245,19 @@ class BoxBounds:
     Bounds of boxes, objectives as costs to minimise.
 
     `cost` of shape (n_boxes, n_objectives) is never above the cost of any feasible design and alternative inside,
-    infinite where none can be feasible; `first` and `last` are the window of alternatives that still matter;
-    `left_out` of shape (n_boxes,) is the least cost in the first objective of a feasible alternative outside it.
+    infinite where none can be feasible; `first` and `last`, or `kept`, are the alternatives that still matter;
+    `left_out` of shape (n_boxes,) is the least cost in the first objective of a feasible one that does not.
     """
 
     cost: FloatArray
     first: IntArray
     last: IntArray
     left_out: FloatArray
+    kept: BoolArray
+
+    def narrow(self, boxes: Boxes) -> Boxes:
+        """The boxes with the alternatives that still matter."""
+        return dataclasses.replace(boxes, first=self.first, last=self.last, kept=self.kept)
 
 
 def bound_boxes(
@@ -247,6 +269,8 @@ def bound_boxes(
     A point box gives the exact values of its design at its best alternative of the window. Alternatives whose
     bound in the first objective reaches `threshold` are left out of the returned windows.
     """
+    if boxes.kept.shape[1]:
+        return _bound_mixture(problem, boxes, objectives, threshold)
     cost = np.full((boxes.n_boxes, len(objectives)), np.inf)
     first, last, left_out = boxes.first.copy(), boxes.last.copy(), np.full(boxes.n_boxes, np.inf)
     width = boxes.last - boxes.first + 1
@@ -255,7 +279,7 @@ def bound_boxes(
         rows = np.flatnonzero(sizes == size)
         part = _bound_window(problem, boxes.take(rows), int(width[rows].max()), objectives, threshold)
         cost[rows], first[rows], last[rows], left_out[rows] = part.cost, part.first, part.last, part.left_out
-    return BoxBounds(cost, first, last, left_out)
+    return BoxBounds(cost, first, last, left_out, boxes.kept)
 
 
 def corners(problem: Problem, boxes: Boxes) -> tuple[DesignBatch, DesignBatch]:
@@ -331,13 +355,13 @@ def _bound_window(
     bound = costs.min(axis=1)
     bound = _outward(bound)
     if wanted is None:
-        return BoxBounds(bound, boxes.first, boxes.last, np.full(boxes.n_boxes, np.inf))
+        return BoxBounds(bound, boxes.first, boxes.last, np.full(boxes.n_boxes, np.inf), boxes.kept)
     matters = costs[:, :, 0] < threshold
     begin, end = np.argmax(matters, axis=1), width - 1 - np.argmax(matters[:, ::-1], axis=1)
     rows, places = np.arange(boxes.n_boxes), np.arange(width)
     outside = (places < begin[:, None]) | (places > end[:, None])
     left_out = np.where(outside, costs[:, :, 0], np.inf).min(axis=1)
-    return BoxBounds(bound, wanted[rows, begin], wanted[rows, end], _outward(left_out))
+    return BoxBounds(bound, wanted[rows, begin], wanted[rows, end], _outward(left_out), boxes.kept)
 
 
 def _outward(costs: FloatArray) -> FloatArray:
@@ -378,6 +402,55 @@ def _mixture_costs(
     mixture: Mixture = problem.mixture
     costs = np.stack([o.sign * objective_values(o, best, mixture) for o in objectives], axis=2)
     return np.where(possible[:, :, None], costs, np.inf), possible
+
+
+def _bound_mixture(
+    problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], threshold: float
+) -> BoxBounds:
+    """
+    Bounds of a mixture: each scenario at the best of its kept windows.
+
+    A window matters as long as the mixture may cost less than `threshold` with its scenario confined to it and
+    the others at their best.
+    """
+    performance, cheapest = corners(problem, boxes)
+    windows, n = _mixture_windows(problem), boxes.n_boxes
+    frame = evaluate(performance, cheapest, problem.scenarios[:1], problem.tables, np.zeros((n, 1), dtype=np.int64))[0]
+    chip = chip_violations(problem.limits, cheapest, frame.figures)
+    affordable = np.max(np.stack([v[:, 0] for v in chip.values()]), axis=0) <= SLACK
+    owner = np.array([scenario for scenario, _ in windows])
+    rate = np.zeros((n, len(windows)))
+    for scenario in range(len(problem.scenarios)):
+        rows, columns = np.nonzero(boxes.kept & affordable[:, None] & (owner == scenario))
+        for start in range(0, len(rows), MIXTURE_ROWS):
+            part = slice(start, start + MIXTURE_ROWS)
+            corner = take(performance, rows[part]), take(cheapest, rows[part])
+            wanted = np.stack([windows[column][1] for column in columns[part]])
+            rate[rows[part], columns[part]] = _best_rates(problem, *corner, scenario, wanted)
+    best = np.stack([rate[:, owner == i].max(axis=1) for i in range(len(problem.scenarios))])
+
+    def costs(rates: FloatArray) -> FloatArray:
+        """Costs of rates of shape (n_scenarios, n_boxes), infinite where a scenario does not run."""
+        each = [dataclasses.replace(frame, units_per_s=np.maximum(r, np.finfo(float).tiny)[:, None]) for r in rates]
+        values = [o.sign * objective_values(o, each, problem.mixture)[:, 0] for o in objectives]
+        return np.where((rates.min(axis=0) > 0)[:, None], np.stack(values, axis=1), np.inf)
+
+    confined = np.full((n, len(windows)), np.inf)
+    for column, (scenario, _) in enumerate(windows):
+        own = best.copy()
+        own[scenario] = rate[:, column]
+        confined[:, column] = costs(own)[:, 0]
+    kept = confined < threshold
+    left_out = np.where(kept, np.inf, confined).min(axis=1)
+    return BoxBounds(_outward(costs(best)), boxes.first, boxes.last, _outward(left_out), kept)
+
+
+def _best_rates(
+    problem: Problem, performance: DesignBatch, cheapest: DesignBatch, scenario: int, wanted: IntArray
+) -> FloatArray:
+    """Best feasible rate of one scenario among wanted alternatives, 0 where none is, shape (n_designs,) [1/s]."""
+    found = evaluate(performance, cheapest, [problem.scenarios[scenario]], problem.tables, wanted)[0]
+    return np.asarray(np.where(worst_violation(found) <= SLACK, found.units_per_s, 0.0).max(axis=1))
 
 
 def tighten(problem: Problem, boxes: Boxes) -> Boxes:

@@ -125,7 +125,7 @@ class CoverSearch:
             bounds = bound_boxes(self.problem, some, self.problem.objectives)
             keep = np.all(np.isfinite(bounds.cost), axis=1)
             keep[keep] &= ~self.archive.covers(bounds.cost[keep], self.target_gap)
-            parts.append(dataclasses.replace(some, first=bounds.first, last=bounds.last).take(keep))
+            parts.append(bounds.narrow(some).take(keep))
             costs.append(bounds.cost[keep])
         self.boxes_bounded += boxes.n_boxes
         return join(parts), np.concatenate(costs)

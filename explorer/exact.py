@@ -147,7 +147,7 @@ class ExactSearch:
             bounds = bound_boxes(self.problem, some, (self.objective,), self._threshold())
             self._closed_bound = min(self._closed_bound, float(bounds.left_out.min(initial=np.inf)))
             keep = np.isfinite(bounds.cost[:, 0])
-            parts.append(dataclasses.replace(some, first=bounds.first, last=bounds.last).take(keep))
+            parts.append(bounds.narrow(some).take(keep))
             costs.append(bounds.cost[keep, 0])
         self.boxes_bounded += boxes.n_boxes
         return join(parts), np.concatenate(costs)
