@@ -89,6 +89,10 @@ def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
     StudyError
         With a pointer to every field that is at fault.
     """
+    if document.robustness and REGRET in [each.metric for each in document.objectives]:
+        from explorer.robustness import with_alternatives
+
+        document = with_alternatives(document)
     space = read_space(document.space)
     pairs = []
     for i, each in enumerate(document.workload.scenarios):
@@ -147,13 +151,17 @@ def _mixture(document: StudyDocument, scenarios: tuple[Compiled, ...], tables: F
     """
     Weights, and the best rate of each scenario on as many reference chips as the study has.
 
-    Inside the latency limits, or without them where the reference chip keeps none.
+    Inside the latency limits, or without them where the reference chip keeps none. A scenario without weight, an
+    alternative that regret alone looks at, needs no reference.
     """
     weight = np.array([each.weight for each in document.workload.scenarios])
     if len(scenarios) == 1:
         return Mixture(weight, np.ones(1))
     rates = []
     for i, (each, scenario) in enumerate(zip(document.workload.scenarios, scenarios, strict=True)):
+        if not each.weight:
+            rates.append(1.0)
+            continue
         chips = chip_designs([each.reference_chip])
         evaluation = evaluate(chips, chips, [scenario], tables, technology=document.technology.technology)[0]
         keeps = worst_violation(evaluation) <= 0
