@@ -269,7 +269,7 @@ def bound_boxes(
     A point box gives the exact values of its design at its best alternative of the window. Alternatives whose
     bound in the first objective reaches `threshold` are left out of the returned windows.
     """
-    if boxes.kept.shape[1]:
+    if boxes.kept.shape[1] and boxes.n_boxes:
         return _bound_mixture(problem, boxes, objectives, threshold)
     cost = np.full((boxes.n_boxes, len(objectives)), np.inf)
     first, last, left_out = boxes.first.copy(), boxes.last.copy(), np.full(boxes.n_boxes, np.inf)
@@ -383,7 +383,7 @@ def _window_costs(
         costs, possible = _mixture_costs(problem, evaluations, objectives, slack)
     else:
         possible = worst_violation(evaluations[0]) <= slack
-        costs = np.stack([o.sign * objective_values(o, evaluations, problem.mixture) for o in objectives], axis=2)
+        costs = np.stack([o.cost(objective_values(o, evaluations, problem.mixture)) for o in objectives], axis=2)
     possible = possible & affordable[:, None]
     return np.where(possible[:, :, None], costs, np.inf), possible, wanted
 
@@ -400,13 +400,11 @@ def _mixture_costs(
         rate = np.where(allowed, each.units_per_s, 0.0).max(axis=1, keepdims=True)
         best.append(dataclasses.replace(each, units_per_s=np.maximum(rate, np.finfo(float).tiny)))
     mixture: Mixture = problem.mixture
-    costs = np.stack([o.sign * objective_values(o, best, mixture) for o in objectives], axis=2)
+    costs = np.stack([o.cost(objective_values(o, best, mixture)) for o in objectives], axis=2)
     return np.where(possible[:, :, None], costs, np.inf), possible
 
 
-def _bound_mixture(
-    problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], threshold: float
-) -> BoxBounds:
+def _bound_mixture(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], threshold: float) -> BoxBounds:
     """
     Bounds of a mixture: each scenario at the best of its kept windows.
 
@@ -432,7 +430,7 @@ def _bound_mixture(
     def costs(rates: FloatArray) -> FloatArray:
         """Costs of rates of shape (n_scenarios, n_boxes), infinite where a scenario does not run."""
         each = [dataclasses.replace(frame, units_per_s=np.maximum(r, np.finfo(float).tiny)[:, None]) for r in rates]
-        values = [o.sign * objective_values(o, each, problem.mixture)[:, 0] for o in objectives]
+        values = [o.cost(objective_values(o, each, problem.mixture)[:, 0]) for o in objectives]
         return np.where((rates.min(axis=0) > 0)[:, None], np.stack(values, axis=1), np.inf)
 
     confined = np.full((n, len(windows)), np.inf)

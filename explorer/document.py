@@ -129,7 +129,7 @@ class SpeculationDocument(_Strict):
 
 class _Scenario(_Strict):
     name: str = Field(min_length=1, max_length=100, description="name of the scenario")
-    weight: float = Field(1.0, gt=0, description="share of time on the reference chip")
+    weight: float = Field(1.0, ge=0, description="share of time on the reference chip; 0 counts in a regret alone")
     reference_chip: str = Field("a100_sxm", description="chip that a relative rate refers to")
 
 
@@ -234,6 +234,8 @@ class WorkloadDocument(_Strict):
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(f"scenarios must have names of their own, got '{repeated[0]}' more than once")
+        if not any(each.weight for each in self.scenarios):
+            raise ValueError("scenarios must have a weight above 0 somewhere, got only 0")
         return self
 
 

@@ -34,6 +34,18 @@ class Objective:
         """Factor that turns the metric into something to minimise."""
         return -1.0 if self.maximize else 1.0
 
+    def cost(self, values: FloatArray) -> FloatArray:
+        """
+        Values of the metric as costs to minimise, gaps of which are relative.
+
+        A regret counts as the share of the best rate that is kept, so that a gap of 1 % is a hundredth of it.
+        """
+        return np.asarray(values - 1.0 if self.metric == REGRET else self.sign * values)
+
+    def value(self, cost: float) -> float:
+        """The inverse of `cost`."""
+        return cost + 1.0 if self.metric == REGRET else self.sign * cost
+
 
 @dataclass(frozen=True)
 class Mixture:
@@ -100,9 +112,9 @@ def objective_values(objective: Objective, evaluations: Sequence[ScenarioEvaluat
 
 
 def _regret(evaluations: Sequence[ScenarioEvaluation], mixture: Mixture) -> FloatArray:
-    """Largest relative loss of rate over the scenarios, never negative: a box may promise more than any design [1]."""
+    """Largest relative loss of rate over the scenarios; below 0 where a box promises more than any design [1]."""
     if mixture.best_units_per_s is None:
         raise ValueError("regret needs the best rate of each scenario")
     best = mixture.best_units_per_s()
     losses = [1.0 - e.units_per_s / rate for e, rate in zip(evaluations, best, strict=True)]
-    return np.asarray(np.maximum(np.max(np.stack(np.broadcast_arrays(*losses)), axis=0), 0.0))
+    return np.asarray(np.max(np.stack(np.broadcast_arrays(*losses)), axis=0))

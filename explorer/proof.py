@@ -132,8 +132,8 @@ class Proof:
         entries = [
             {
                 "metric": search.objective.metric,
-                "best": _number(search.objective.sign * search.incumbent.cost),
-                "bound": _number(search.objective.sign * search.bound),
+                "best": _number(search.objective.value(search.incumbent.cost)),
+                "bound": _number(search.objective.value(search.bound)),
                 "gap": _number(search.gap),
                 "boxes": search.boxes_bounded,
                 "open_boxes": search.n_open,

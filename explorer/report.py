@@ -14,12 +14,13 @@ from explorer.chip_report import technology_document, warnings_of
 from explorer.explanation.document import quick_explanation, work_at
 from explorer.identity import model_version
 from explorer.intervals import intervals_of, stability_of
-from explorer.objectives import Objective
+from explorer.objectives import REGRET, Objective
 from explorer.pareto import knee, non_dominated
 from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.precision_report import precision_report
 from explorer.problem import Problem
 from explorer.records import TrialRecord
+from explorer.robustness import robustness_report
 from explorer.runners_up import with_runners_up
 from explorer.space import designs_at, point_of
 from models.checks import FloatArray
@@ -121,6 +122,22 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
     if best is None:
         document["binding_limit"] = binding_limit(records)
     return document
+
+
+def final_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[str, Any]:
+    """
+    Return the result of a study that has ended: `result_document`, and the regret over its alternative scenarios.
+
+    That takes an exact search for each scenario, seconds each, so a result so far does without. A study whose
+    objective is the regret has it in its metrics already.
+    """
+    result = result_document(problem, records)
+    asked = any(each.metric == REGRET for each in problem.objectives)
+    if problem.document.robustness and result["feasible"] and not asked:
+        best = recommended_of(problem, front_of(problem, records))
+        assert best is not None
+        result["robustness"] = robustness_report(problem, best)
+    return result
 
 
 def explanation(problem: Problem, best: TrialRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Alternative scenarios of a study: its scenario with another network, other requests or limits, and the regret there."""
+"""Alternative scenarios of a study: its own with another network, requests or limits, and the regret there."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ def with_alternatives(document: StudyDocument) -> StudyDocument:
         plain = {"arrivals": type(first.arrivals)()} if each.requests is not None else {}
         others.append(first.model_copy(update=stated | plain | {"weight": 0.0}))
     scenarios = [*document.workload.scenarios, *others]
+    names = [each.name for each in scenarios]
+    for i, other in enumerate(others):
+        if names.count(other.name) > 1:
+            detail = f"must have a name of its own, got '{other.name}' more than once"
+            raise StudyError([{"pointer": f"/robustness/{i}/name", "detail": detail}])
     workload = document.workload.model_copy(update={"scenarios": scenarios})
     return document.model_copy(update={"workload": workload, "robustness": []})
 
@@ -58,9 +63,7 @@ def robustness_report(problem: Problem, record: TrialRecord) -> dict[str, Any]:
         design serves within its limits has no regret.
     """
     regret = [ObjectiveDocument(metric=REGRET, direction="minimize")]
-    all_of = prepare(
-        with_alternatives(problem.document).model_copy(update={"objectives": regret}), problem.inputs
-    )
+    all_of = prepare(with_alternatives(problem.document).model_copy(update={"objectives": regret}), problem.inputs)
     document = problem.document
     point = point_of(problem.space, record.params)[None, :]
     designs = designs_at(problem.space, point, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)

@@ -9,7 +9,7 @@ from typing import Any
 from explorer.document import StudyError
 from explorer.inputs import Inputs, with_named_workload
 from explorer.records import TrialRecord
-from explorer.report import result_document
+from explorer.report import final_document
 from explorer.study import is_finished, n_chunks, n_trials, prepare, read_study, run_chunk, timeout_s
 
 Report = Callable[[int, int], None]
@@ -41,6 +41,6 @@ def explore_study(document: Any, inputs: Inputs, report: Report) -> dict[str, An
             break
         records += run_chunk(problem, records, chunk)
         report(len(records), n_trials(problem))
-    result = result_document(problem, records)
+    result = final_document(problem, records)
     result["wall_s"] = time.perf_counter() - started
     return result

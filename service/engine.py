@@ -58,6 +58,7 @@ class StudyEngine:
     run_chunk: Callable[[Any, list[Any], int], list[Any]]
     is_finished: Callable[[Any, list[Any]], bool]
     result_document: Callable[[Any, list[Any]], Document]
+    final_document: Callable[[Any, list[Any]], Document]
     record_from_json: Callable[[Document], Any]
     evaluate_document: Callable[[Document, Uploads], Document]
     evaluate_designs: Callable[[Document, list[Document], Uploads], list[Document]]

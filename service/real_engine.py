@@ -9,7 +9,7 @@ from explorer.evaluation import evaluate_document
 from explorer.identity import model_version, workload_hash
 from explorer.records import record_from_json
 from explorer.reevaluation import evaluate_designs, evaluation_identity
-from explorer.report import result_document
+from explorer.report import final_document, result_document
 from explorer.space import read_space
 from explorer.warm_start import similarity_fraction, warm_designs, with_history, with_warm_start
 from service.catalogues import chip_documents, network_documents
@@ -30,6 +30,7 @@ def real_engine() -> StudyEngine:
         run_chunk=study.run_chunk,
         is_finished=study.is_finished,
         result_document=result_document,
+        final_document=final_document,
         record_from_json=record_from_json,
         evaluate_document=evaluate_document,
         evaluate_designs=evaluate_designs,

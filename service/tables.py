@@ -37,6 +37,8 @@ def print_result(result: Mapping[str, Any], console: Console | None = None) -> N
     _print_warnings(result, out)
     for entry in result["certificate"]:
         out.print(_certificate_line(entry))
+    for row in result.get("robustness", {}).get("scenarios", []):
+        out.print(_regret_line(row))
     if result["explanation"].get("summary"):
         out.print(result["explanation"]["summary"])
 
@@ -52,6 +54,14 @@ def _certificate_line(entry: Mapping[str, Any]) -> str:
         f"Certificate: no design is better in {entry['metric']} than {entry['bound']:.6g}"
         f" (gap {entry['gap']:.2%}, {effort})"
     )
+
+
+def _regret_line(row: Mapping[str, Any]) -> str:
+    """One line on what the recommended design loses on a scenario."""
+    if row["regret"] is None:
+        return f"Regret on {row['name']}: no design of the space was found that serves it within its limits"
+    most = "" if row["regret_at_most"] is None else f", at most {row['regret_at_most']:.1%}"
+    return f"Regret on {row['name']}: {row['regret']:.1%} of the best rate found{most}"
 
 
 def _front_table(front: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -> Table:

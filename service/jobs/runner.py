@@ -116,7 +116,7 @@ class StudyRunner:
         """Make the result from all records and store it."""
 
         def act() -> Document:
-            result = self.engine.result_document(self.problem(study_id), self.records(study_id, None))
+            result = self.engine.final_document(self.problem(study_id), self.records(study_id, None))
             self._write(lambda session: queries.finish_attempt(session, study_id, attempt, result, None))
             self.cache.forget(study_id)
             return {"state": "succeeded"}

@@ -110,7 +110,7 @@ def test_the_message_names_each_field_by_its_path():
         read_study(study(budget={"area": 5, "tdp": 9}))
 
 
-@pytest.mark.parametrize("file", sorted(p.name for p in EXAMPLES.glob("*.yaml") if p.name != "space-full.yaml"))
+@pytest.mark.parametrize("file", sorted(p.name for p in EXAMPLES.glob("*.yaml") if "objectives" in read_yaml(p)))
 def test_reference_studies_are_read(file):
     read = read_document(read_yaml(EXAMPLES / file))
     assert read.budget.area > 50 and read.budget.tdp > 10
@@ -149,10 +149,7 @@ def test_yaml_of_a_study_is_plain():
     assert read_study(yaml.safe_load(text)) == read_study(study())
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_document_that_was_written_is_read_back_the_same(path):
-    raw = read_yaml(path)
-    if "workload" not in raw:
-        pytest.skip("no study")
-    document = read_document(raw)
+@pytest.mark.parametrize("file", sorted(p.name for p in EXAMPLES.glob("*.yaml") if "objectives" in read_yaml(p)))
+def test_a_document_that_was_written_is_read_back_the_same(file):
+    document = read_document(read_yaml(EXAMPLES / file))
     assert read_document(document.model_dump(mode="json", by_alias=True, exclude_none=True)) == document

@@ -125,6 +125,7 @@ def fake_engine() -> StudyEngine:
         run_chunk=run_chunk,
         is_finished=lambda problem, past: len(past) >= problem.trials,
         result_document=result_document,
+        final_document=result_document,
         record_from_json=lambda row: FakeRecord(**row),
         evaluate_document=evaluate_document,
         evaluate_designs=lambda study, designs, _uploads: [
