@@ -43,19 +43,19 @@ def figures_document(problem: Problem, designs: DesignBatch, index: int, work: S
     energy_j = _energy_parts_j(work, index)
     per_unit_usd = work.figures.usd_per_s[index] * work.n_chips / work.units_per_s[index]
     electricity_usd = work.energy_per_unit_j[index] * work.figures.usd_per_j[index]
+    area_mm2 = area_interval_mm2(one, used)
+    unit_cost = unit_cost_interval_usd(one, used, area_mm2)
     return {
-        "area_mm2": _figure(die_area_mm2(one, used), area_interval_mm2(one, used), area_breakdown_mm2(one, used)),
+        "area_mm2": _figure(die_area_mm2(one, used), area_mm2, area_breakdown_mm2(one, used)),
         "full_rate_power_w": _figure(full_rate_power_w(one, used), power_interval_w(full_rate, used), full_rate),
         "static_power_w": _figure(full_rate["static"], power_interval_w({"static": full_rate["static"]}, used)),
         "average_power_w": _of_energy(work.average_power_w[index], energy_j, used),
-        "unit_cost_usd": _figure(
-            unit_cost_usd(one, used), unit_cost_interval_usd(one, used), unit_cost_breakdown_usd(one, used)
-        ),
+        "unit_cost_usd": _figure(unit_cost_usd(one, used), unit_cost, unit_cost_breakdown_usd(one, used)),
         "system_cost_usd": {"parts": _parts(system_cost_breakdown_usd(one, used))},
         "energy_per_unit_j": _of_energy(work.energy_per_unit_j[index], energy_j, used) | {"parts": _parts(energy_j)},
         "usd_per_unit": _figure(
             per_unit_usd + electricity_usd,
-            work_cost_interval_usd(one, per_unit_usd, electricity_usd, energy_j, used),
+            work_cost_interval_usd(one, per_unit_usd, electricity_usd, energy_j, used, unit_cost),
             {"capital_and_host": per_unit_usd, "electricity": electricity_usd},
         ),
     }

@@ -103,12 +103,12 @@ class ArrivalsDocument(_Strict):
 class SloDocument(_Strict):
     """Latency limits; a percentile left out is not limited."""
 
-    ttft_p50: Duration | None = None
-    ttft_p95: Duration | None = None
-    ttft_p99: Duration | None = None
-    tpot_p50: Duration | None = None
-    tpot_p95: Duration | None = None
-    tpot_p99: Duration | None = None
+    ttft_p50: Duration | None = Field(None, description="limit of the median of the time to the first token")
+    ttft_p95: Duration | None = Field(None, description="limit of the 95th percentile of the time to the first token")
+    ttft_p99: Duration | None = Field(None, description="limit of the 99th percentile of the time to the first token")
+    tpot_p50: Duration | None = Field(None, description="limit of the median of the time per output token")
+    tpot_p95: Duration | None = Field(None, description="limit of the 95th percentile of the time per output token")
+    tpot_p99: Duration | None = Field(None, description="limit of the 99th percentile of the time per output token")
 
 
 class BatchingDocument(_Strict):
@@ -136,7 +136,7 @@ class _Scenario(_Strict):
 class ServingDocument(_Scenario):
     """Requests to a language model."""
 
-    kind: Literal["llm_serving"]
+    kind: Literal["llm_serving"] = Field(description="requests to a language model")
     network: str | dict[str, Any] = Field(
         description="name of the catalogue or of an uploaded network, or a Hugging Face config.json"
     )
@@ -162,7 +162,7 @@ class ServingDocument(_Scenario):
 class ConvnetDocument(_Scenario):
     """Images through a convolutional network."""
 
-    kind: Literal["convnet"]
+    kind: Literal["convnet"] = Field(description="images through a convolutional network")
     network: str = Field(
         description="name of the catalogue, or a layer table (CSV): a file beside the study or an uploaded workload"
     )
@@ -173,9 +173,9 @@ class ConvnetDocument(_Scenario):
 class GemmRow(_Strict):
     """One matrix product and how often it occurs."""
 
-    m: int = Field(ge=1, le=10**9)
-    n: int = Field(ge=1, le=10**9)
-    k: int = Field(ge=1, le=10**9)
+    m: int = Field(ge=1, le=10**9, description="rows of the product")
+    n: int = Field(ge=1, le=10**9, description="columns of the product")
+    k: int = Field(ge=1, le=10**9, description="length of each sum")
     batch: int = Field(1, ge=1, le=10**9, description="equal products in one call")
     count: int = Field(1, ge=1, le=10**9, description="calls")
     format: str | None = Field(None, description="number format of both operands; the precision mix's where left out")
@@ -184,8 +184,8 @@ class GemmRow(_Strict):
 class GemmListDocument(_Scenario):
     """A list of matrix products, written out or in a file (m, n, k, batch, count, format)."""
 
-    kind: Literal["gemm_list"]
-    rows: list[GemmRow] | None = Field(None, min_length=1, max_length=100_000)
+    kind: Literal["gemm_list"] = Field(description="a list of matrix products")
+    rows: list[GemmRow] | None = Field(None, min_length=1, max_length=100_000, description="the products")
     file: str | None = Field(None, description="CSV or YAML: a file beside the study or an uploaded workload")
 
     @model_validator(mode="after")
@@ -209,13 +209,17 @@ class TrainingPlanDocument(_Strict):
 class TrainingDocument(_Scenario):
     """One pre-training step of a decoder."""
 
-    kind: Literal["training"]
-    network: str | dict[str, Any]
-    sequence_tokens: int = Field(ge=1, le=MAX_TOKENS)
-    global_batch_sequences: int = Field(ge=1, le=10**7)
+    kind: Literal["training"] = Field(description="one pre-training step of a decoder")
+    network: str | dict[str, Any] = Field(
+        description="name of the catalogue or of an uploaded network, or a Hugging Face config.json"
+    )
+    sequence_tokens: int = Field(ge=1, le=MAX_TOKENS, description="length of a sequence [tokens]")
+    global_batch_sequences: int = Field(ge=1, le=10**7, description="sequences of one step over all chips")
     precision: str = Field("bf16_training", description="recipe with the formats of gradients and optimizer state")
-    recompute: Literal["none", "selective", "full"] = "selective"
-    plan: TrainingPlanDocument | None = None
+    recompute: Literal["none", "selective", "full"] = Field(
+        "selective", description="activations that the backward pass computes again instead of keeping them"
+    )
+    plan: TrainingPlanDocument | None = Field(None, description="split over the chips; the fastest where left out")
 
 
 ScenarioDocument = Annotated[
@@ -226,7 +230,7 @@ ScenarioDocument = Annotated[
 class WorkloadDocument(_Strict):
     """Scenarios that share the accelerator."""
 
-    scenarios: list[ScenarioDocument] = Field(min_length=1, max_length=16)
+    scenarios: list[ScenarioDocument] = Field(min_length=1, max_length=16, description="what the chips do, by weight")
 
     @model_validator(mode="after")
     def _distinct_names(self) -> WorkloadDocument:
@@ -308,8 +312,10 @@ class TechnologyDocument(_Strict):
 class SystemDocument(_Strict):
     """Chips that work together."""
 
-    n_chips: int = Field(1, ge=1, le=65_536)
-    n_chips_per_node: int | None = Field(None, ge=1, le=65_536)
+    n_chips: int = Field(1, ge=1, le=65_536, description="chips of the system")
+    n_chips_per_node: int | None = Field(
+        None, ge=1, le=65_536, description="chips that the scale-up links join; all of them where left out"
+    )
     host_sharing_exponent: float | None = Field(
         None, ge=0, le=4, description="x of the host's link rate, (n/2)^-x where n chips share it"
     )
@@ -342,8 +348,8 @@ class QualityDocument(_Strict):
 class ObjectiveDocument(_Strict):
     """A metric and the better direction."""
 
-    metric: str
-    direction: Literal["minimize", "maximize"]
+    metric: str = Field(description="name of a metric of the scenario's kind, with its unit")
+    direction: Literal["minimize", "maximize"] = Field(description="the better direction")
 
 
 class WarmStartDocument(_Strict):
@@ -358,22 +364,22 @@ class WarmStartDocument(_Strict):
 class SearchDocument(_Strict):
     """How to search."""
 
-    sampler: str = "auto"
-    trials: int = Field(200, ge=1, le=100_000)
-    seed: int = Field(0, ge=0, lt=2**32)
-    certify: bool = False
-    target_gap: float = Field(0.01, ge=0, lt=1)
-    timeout: Duration = 60.0
+    sampler: str = Field("auto", description="how designs are chosen; auto takes the exact search where it can")
+    trials: int = Field(200, ge=1, le=100_000, description="most designs that are judged and recorded")
+    seed: int = Field(0, ge=0, lt=2**32, description="seed of everything random")
+    certify: bool = Field(False, description="prove how far the result is from the best of the space")
+    target_gap: float = Field(0.01, ge=0, lt=1, description="relative gap at which a proof ends")
+    timeout: Duration = Field(60.0, description="search time after which a study ends with what it has")
     warm_start: bool | WarmStartDocument = Field(False, description="begin with the best designs of past studies")
 
 
 class RobustnessDocument(_Strict):
     """An alternative scenario against which regret is reported."""
 
-    name: str = Field(min_length=1, max_length=100)
-    network: str | dict[str, Any] | None = None
-    requests: RequestsDocument | None = None
-    slo: SloDocument | None = None
+    name: str = Field(min_length=1, max_length=100, description="name of the alternative")
+    network: str | dict[str, Any] | None = Field(None, description="in place of the scenario's, if given")
+    requests: RequestsDocument | None = Field(None, description="in place of the scenario's, if given")
+    slo: SloDocument | None = Field(None, description="in place of the scenario's, if given")
 
 
 def _whole_profile(stated: str | dict[str, Any]) -> dict[str, Any]:
@@ -392,16 +398,22 @@ ProfileDocument = Annotated[str | dict[str, Any], AfterValidator(_whole_profile)
 class StudyDocument(_Strict):
     """The whole request."""
 
-    name: str = Field(min_length=1, max_length=200)
+    name: str = Field(min_length=1, max_length=200, description="name of the study")
     workload: NamedWorkload = Field(description="scenarios, or the id of an uploaded workload")
     budget: BudgetDocument
     technology: TechnologyDocument = Field(default_factory=TechnologyDocument)
     system: SystemDocument = Field(default_factory=SystemDocument)
-    space: Literal["full"] | dict[str, Any] = "full"
-    quality: QualityDocument | None = None
-    objectives: list[ObjectiveDocument] = Field(min_length=1, max_length=4)
+    space: Literal["full"] | dict[str, Any] = Field(
+        "full", description="free design parameters with their values, and fixed ones; or the whole space"
+    )
+    quality: QualityDocument | None = Field(None, description="error budget of the precision mix")
+    objectives: list[ObjectiveDocument] = Field(
+        min_length=1, max_length=4, description="what is best; several give a front"
+    )
     search: SearchDocument = Field(default_factory=SearchDocument)
-    robustness: list[RobustnessDocument] = Field(default_factory=list, max_length=16)
+    robustness: list[RobustnessDocument] = Field(
+        default_factory=list, max_length=16, description="other workloads against which regret is reported"
+    )
     profile: ProfileDocument | None = Field(
         None, description="calibration profile: name of a shipped one, or {name, device, constants}"
     )

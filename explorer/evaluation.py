@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from explorer.chip_report import figures_document, idle_document, technology_document, warnings_of
 from explorer.document import StudyDocument, StudyError, read_document
 from explorer.identity import model_version
 from explorer.inputs import Inputs, named_trace, with_named_workload
 from explorer.intervals import intervals_document
-from explorer.objectives import COMBINED, REGRET, Objective
+from explorer.known_work import KnownWork
 from explorer.percentiles import design_percentiles, states_arrivals
-from explorer.problem import Judgement, Problem, judge_designs, prepare
+from explorer.problem import Judgement, Problem, evaluate_all, judge_evaluated
 from explorer.records import CODES, design_document, metrics_document, operating_point
 from explorer.runners_up import with_runners_up
 from explorer.workload import pointing_at
 from models.checks import UnknownNameError, require_known
-from models.evaluate import compile_scenario
 from models.hardware.catalog import chip, chip_designs, field_provenance
 from models.hardware.design import BOUND_FIELDS, DESIGN_FIELDS, DesignBatch, design_batch
 from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes
@@ -30,11 +30,15 @@ from models.workload.requests import Requests
 LARGEST_NUMBER = 1e30
 """Beyond this no design parameter means anything, and products of some would be infinite."""
 
+KNOWN_FIELDS = DESIGN_FIELDS.keys() - BOUND_FIELDS
+
 CHIP_LIMITS = ("area", "unit_cost", "memory_stacks", "reticle", "memory_edge", "tdp")
 """Limits of a budget that do not ask whether a chip can do the work."""
 
 
-def evaluate_document(document: dict[str, Any], inputs: Inputs = None) -> dict[str, Any]:
+def evaluate_document(
+    document: dict[str, Any], inputs: Inputs = None, known: KnownWork | None = None
+) -> dict[str, Any]:
     """
     Return a design or chip judged on a workload.
 
@@ -46,6 +50,8 @@ def evaluate_document(document: dict[str, Any], inputs: Inputs = None) -> dict[s
         {profile: ...} a calibration profile in place of the study's.
     inputs : Path or Uploads, optional
         Where files and networks named by the study lie.
+    known : KnownWork, optional
+        Work compiled by earlier calls.
 
     Raises
     ------
@@ -65,14 +71,14 @@ def evaluate_document(document: dict[str, Any], inputs: Inputs = None) -> dict[s
         asked = asked | {"profile": document["profile"]}
     try:
         study: StudyDocument = read_document(with_named_workload(asked, inputs))
-        problem = prepare(study, inputs)
+        problem = (known or KnownWork()).problem_for(study, inputs, designs)
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
-    problem = fitted_to(problem, designs)
     trace = _replayed_trace(problem, document.get("replay", False), inputs)
-    judgement = judge_designs(problem, designs)
+    evaluations = evaluate_all(problem, designs)
+    judgement = judge_evaluated(problem, designs, evaluations)
     answer = judgement_document(problem, judgement, document.get("chip"))
-    answer["operating_point"] = with_runners_up(problem, designs, answer["operating_point"])
+    answer["operating_point"] = with_runners_up(problem, designs, answer["operating_point"], evaluations)
     if document.get("replay", False):
         points = [answer["operating_point"]]
         answer["percentiles"] = design_percentiles(problem, designs, points, trace, timeline=True)[0]
@@ -98,23 +104,6 @@ def _replayed_trace(problem: Problem, asked: Any, inputs: Inputs) -> Requests | 
     return None
 
 
-def fitted_to(problem: Problem, designs: DesignBatch) -> Problem:
-    """
-    The problem for designs that need not lie in the study's space: plans follow their memory.
-
-    A regret is left out: it compares with the best of the space, and would be searched for half a minute.
-    """
-    memory_bytes = float(designs.memory_capacity_bytes.max())
-    scenarios = tuple(
-        compile_scenario(dataclasses.replace(each.scenario, largest_memory_bytes=memory_bytes))
-        if isinstance(each, CompiledServing)
-        else each
-        for each in problem.scenarios
-    )
-    kept = tuple(each for each in problem.objectives if each.metric != REGRET) or (Objective(COMBINED, True),)
-    return dataclasses.replace(problem, scenarios=scenarios, objectives=kept)
-
-
 def _designs(document: dict[str, Any]) -> DesignBatch:
     if "chip" in document:
         with pointing_at("/chip"):
@@ -122,28 +111,42 @@ def _designs(document: dict[str, Any]) -> DesignBatch:
     return read_design(document["design"])
 
 
-def read_design(document: Any) -> DesignBatch:
+def read_design(document: Any, pointer: str = "/design") -> DesignBatch:
     """
     Return one design from field -> value, codes by name; memory rates may be left to kind and stacks.
+
+    `pointer` says where it stands in the document.
 
     Raises
     ------
     StudyError
         With a pointer to the field at fault.
     """
+    columns = design_columns(document, pointer)
+    with pointing_at(pointer):
+        return design_of(columns)
+
+
+def design_columns(document: Any, pointer: str = "/design") -> dict[str, float]:
+    """Return field -> number of one design, codes of names; rules of the numbers are not checked yet."""
     if not isinstance(document, dict):
-        raise StudyError([{"pointer": "/design", "detail": "must be a mapping of design parameters"}])
+        raise StudyError([{"pointer": pointer, "detail": "must be a mapping of design parameters"}])
     columns: dict[str, float] = {}
     for name, value in document.items():
-        with pointing_at(f"/design/{name}"):
-            require_known("design parameter", name, DESIGN_FIELDS.keys() - BOUND_FIELDS)
+        with pointing_at(f"{pointer}/{name}"):
+            require_known("design parameter", name, KNOWN_FIELDS)
             columns[name] = _number(name, value)
-    kind, stacks = columns.get("memory_kind"), columns.get("memory_stacks")
+    return columns
+
+
+def design_of(columns: Mapping[str, ArrayLike]) -> DesignBatch:
+    """Return designs from field -> values, shape (n_designs,) or one; memory rates follow kind and stacks."""
+    stated = dict(columns)
+    kind, stacks = stated.get("memory_kind"), stated.get("memory_stacks")
     if kind is not None and stacks is not None:
-        columns.setdefault("memory_bandwidth_bytes_per_s", float(memory_bandwidth_bytes_per_s([kind], [stacks])[0]))
-        columns.setdefault("memory_capacity_bytes", float(memory_capacity_bytes([kind], [stacks])[0]))
-    with pointing_at("/design"):
-        return design_batch(**columns)
+        stated.setdefault("memory_bandwidth_bytes_per_s", memory_bandwidth_bytes_per_s(kind, stacks))
+        stated.setdefault("memory_capacity_bytes", memory_capacity_bytes(kind, stacks))
+    return design_batch(**stated)
 
 
 def _number(name: str, value: Any) -> float:
@@ -161,18 +164,17 @@ def _number(name: str, value: Any) -> float:
 
 def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | None, index: int = 0) -> dict[str, Any]:
     """One judged design as plain data; `serves` says whether it does the work, `feasible` whether it is in budget."""
-    excess = {name: float(values[index]) for name, values in judgement.excess.items()}
-    work = [value for name, value in excess.items() if name not in CHIP_LIMITS]
     metrics = metrics_document(problem, judgement, index)
+    figures = figures_document(problem, judgement.designs, index, judgement.evaluations[0])
     document: dict[str, Any] = {
         "design": design_document(judgement.designs, index),
         "operating_point": operating_point(problem, judgement, index),
         "metrics": metrics,
-        "intervals": intervals_document(problem, judgement, index, metrics),
-        "serves": bool(max(work) <= 0),
+        "intervals": intervals_document(problem, judgement, index, metrics, figures),
+        "serves": serves(judgement, index),
         "feasible": bool(judgement.feasible[index]),
-        "excess_fractions": {name: max(value, -1.0) for name, value in excess.items() if np.isfinite(value)},
-        "figures": figures_document(problem, judgement.designs, index, judgement.evaluations[0]),
+        "excess_fractions": excess_document(judgement, index),
+        "figures": figures,
         "idle": idle_document(problem, judgement, index),
         "warnings": warnings_of(problem, judgement.designs, index),
         "technology": technology_document(problem),
@@ -190,6 +192,17 @@ def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | No
             "unverified_fields": list(entry.unverified_fields),
         }
     return document
+
+
+def serves(judgement: Judgement, index: int) -> bool:
+    """Whether a design does the work inside the limits of the work itself, whatever the budget."""
+    return max(float(values[index]) for name, values in judgement.excess.items() if name not in CHIP_LIMITS) <= 0
+
+
+def excess_document(judgement: Judgement, index: int) -> dict[str, float]:
+    """By which share a design exceeds each limit, at least -1; limits that nothing sets are left out."""
+    excess = {name: float(values[index]) for name, values in judgement.excess.items()}
+    return {name: max(value, -1.0) for name, value in excess.items() if np.isfinite(value)}
 
 
 def chip_or_design(name: str, folder: Path) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from explorer.document import StudyDocument, StudyError, read_document
-from explorer.evaluation import CHIP_LIMITS, fitted_to
+from explorer.evaluation import CHIP_LIMITS
 from explorer.inputs import Inputs, with_named_workload
+from explorer.known_work import fitted_to
 from explorer.problem import Judgement, judge_designs, prepare
 from explorer.quantities import Power
 from explorer.sweep import StrictDocument

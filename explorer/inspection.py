@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from explorer.document import ServingDocument, StudyDocument, StudyError
-from explorer.evaluation import fitted_to
 from explorer.inputs import Inputs, with_named_workload
+from explorer.known_work import fitted_to
 from explorer.problem import Problem, judge_designs, prepare
 from explorer.records import operating_point
 from explorer.regret import alone

@@ -48,10 +48,14 @@ NEAR_BEST = 64
 
 
 def intervals_document(
-    problem: Problem, judgement: Judgement, index: int, metrics: Mapping[str, Any]
+    problem: Problem,
+    judgement: Judgement,
+    index: int,
+    metrics: Mapping[str, Any],
+    figures: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """
-    Return metric -> {low, high, label} of one judged design.
+    Return metric -> {low, high, label} of one judged design, whose `figures_document` is known.
 
     Times follow the spread of every operator of the step (of prompt and step for the first token) and rates follow the
     time; area, power and cost of the chip have intervals of their own, and energy and cost of the work take both.
@@ -59,7 +63,6 @@ def intervals_document(
     `calibrated`. With several scenarios the widest step is taken.
     """
     step, first_token, calibrated = _times(problem, judgement, index)
-    figures = figures_document(problem, judgement.designs, index, judgement.evaluations[0])
     found = {}
     for name, value in metrics.items():
         figure = figures.get(FIGURE_OF.get(name, name), {})
@@ -177,7 +180,11 @@ def intervals_of(problem: Problem, records: Sequence[TrialRecord]) -> list[dict[
     if not records:
         return []
     judgement = judged_again(problem, records)
-    return [intervals_document(problem, judgement, i, each.metrics) for i, each in enumerate(records)]
+    found = []
+    for i, each in enumerate(records):
+        figures = figures_document(problem, judgement.designs, i, judgement.evaluations[0])
+        found.append(intervals_document(problem, judgement, i, each.metrics, figures))
+    return found
 
 
 def stability_of(problem: Problem, records: Sequence[TrialRecord], best: TrialRecord) -> list[dict[str, Any]]:

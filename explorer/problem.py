@@ -192,7 +192,21 @@ def judge_designs(problem: Problem, designs: DesignBatch, wanted: IntArray | Non
     several objectives the one with the least sum of relative losses against the design's own best in each. Where
     no alternative is feasible, the one that comes nearest to it is taken.
     """
-    evaluations = evaluate(designs, designs, problem.scenarios, problem.tables, technology=problem.technology)
+    return judge_evaluated(problem, designs, evaluate_all(problem, designs), wanted)
+
+
+def evaluate_all(problem: Problem, designs: DesignBatch) -> list[ScenarioEvaluation]:
+    """Return the evaluations of designs in each scenario, all inner choices."""
+    return evaluate(designs, designs, problem.scenarios, problem.tables, technology=problem.technology)
+
+
+def judge_evaluated(
+    problem: Problem,
+    designs: DesignBatch,
+    evaluations: Sequence[ScenarioEvaluation],
+    wanted: IntArray | None = None,
+) -> Judgement:
+    """Return the judgement of designs whose evaluations in each scenario are known; see `judge_designs`."""
     chip = chip_violations(problem.limits, designs, evaluations[0].figures)
     chosen = tuple(_choose(problem, each) for each in evaluations)
     if wanted is not None and len(chosen) == 1:

@@ -6,21 +6,23 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from explorer.batch_evaluation import read_designs
 from explorer.document import StudyDocument, StudyError, read_document
-from explorer.evaluation import fitted_to, judgement_document, read_design
+from explorer.evaluation import judgement_document, read_design
 from explorer.identity import design_hash, workload_hash
 from explorer.inputs import Inputs, with_named_workload
+from explorer.known_work import KnownWork
 from explorer.problem import judge_designs, prepare
 from explorer.records import design_document
 from models.checks import UnknownNameError
 from models.hardware.catalog import chip_designs
-from models.hardware.design import DESIGN_FIELDS, DesignBatch
 
 
 def evaluate_designs(
-    study: Mapping[str, Any], designs: Sequence[Mapping[str, Any]], inputs: Inputs = None
+    study: Mapping[str, Any],
+    designs: Sequence[Mapping[str, Any]],
+    inputs: Inputs = None,
+    known: KnownWork | None = None,
 ) -> list[dict[str, Any]]:
     """
     Return the answers of `evaluate_document` for many designs on one workload, judged in one call.
@@ -33,17 +35,20 @@ def evaluate_designs(
         Field -> value in SI units, codes by name.
     inputs : Path or Uploads, optional
         Where files and networks named by the study lie.
+    known : KnownWork, optional
+        Work compiled by earlier calls.
 
     Raises
     ------
     StudyError
         With a pointer below `/study`, or to the design at fault.
     """
-    problem = prepare(_read_study(study, inputs), inputs)
+    checked = _read_study(study, inputs)
     if not designs:
+        prepare(checked, inputs)
         return []
-    batch = _joined([_read_design(i, each) for i, each in enumerate(designs)])
-    fitted = fitted_to(problem, batch)
+    batch = read_designs(list(designs))
+    fitted = (known or KnownWork()).problem_for(checked, inputs, batch)
     judgement = judge_designs(fitted, batch)
     return [judgement_document(fitted, judgement, None, i) for i in range(len(designs))]
 
@@ -66,14 +71,3 @@ def _read_study(study: Any, inputs: Inputs) -> StudyDocument:
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
     return document
-
-
-def _read_design(index: int, design: Mapping[str, Any]) -> DesignBatch:
-    try:
-        return read_design(design)
-    except StudyError as error:
-        raise StudyError([{**each, "pointer": f"/designs/{index}{each['pointer']}"} for each in error.errors]) from None
-
-
-def _joined(batches: Sequence[DesignBatch]) -> DesignBatch:
-    return DesignBatch(**{name: np.concatenate([getattr(each, name) for each in batches]) for name in DESIGN_FIELDS})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,9 @@ import numpy as np
 from explorer.bottleneck import largest_resource, latency_term
 from explorer.objectives import Mixture, objective_values
 from explorer.plans import chosen_plan_document, training_plan_document
-from explorer.problem import Problem, inner_losses, inner_objectives
+from explorer.problem import Problem, evaluate_all, inner_losses, inner_objectives
 from models.checks import FloatArray, IntArray
-from models.evaluate import Compiled, evaluate
+from models.evaluate import Compiled
 from models.evaluation import ScenarioEvaluation, worst_violation
 from models.hardware.design import DesignBatch
 from models.serving.capacity import CAPACITY_CRITICAL_FRACTION, free_memory_fraction
@@ -29,7 +29,12 @@ LATENCY_LIMITS = ("ttft_p95", "tpot_p95")
 _ONE = Mixture(np.ones(1), np.ones(1))
 
 
-def plan_ranking(problem: Problem, designs: DesignBatch, operating_point: Mapping[str, Any]) -> dict[str, Any]:
+def plan_ranking(
+    problem: Problem,
+    designs: DesignBatch,
+    operating_point: Mapping[str, Any],
+    evaluations: Sequence[ScenarioEvaluation] | None = None,
+) -> dict[str, Any]:
     """
     Return what an operating point says of its plan beside the others.
 
@@ -40,6 +45,8 @@ def plan_ranking(problem: Problem, designs: DesignBatch, operating_point: Mappin
         The one design.
     operating_point : mapping
         As a trial records it.
+    evaluations : sequence of ScenarioEvaluation, optional
+        Of the design in each scenario, where they are known already.
 
     Returns
     -------
@@ -51,23 +58,33 @@ def plan_ranking(problem: Problem, designs: DesignBatch, operating_point: Mappin
     """
     several = len(problem.scenarios) > 1
     ranked = {}
-    for compiled in problem.scenarios:
+    for compiled, evaluation in zip(problem.scenarios, evaluations or evaluate_all(problem, designs), strict=True):
         own = operating_point[compiled.name] if several else operating_point
         if "plan" in own:
-            ranked[compiled.name] = _ranked(problem, compiled, designs, own)
+            ranked[compiled.name] = _ranked(problem, compiled, designs, own, evaluation)
     return ranked if several else next(iter(ranked.values()), {})
 
 
-def with_runners_up(problem: Problem, designs: DesignBatch, operating_point: Mapping[str, Any]) -> dict[str, Any]:
+def with_runners_up(
+    problem: Problem,
+    designs: DesignBatch,
+    operating_point: Mapping[str, Any],
+    evaluations: Sequence[ScenarioEvaluation] | None = None,
+) -> dict[str, Any]:
     """An operating point with `binds` and `runners_up`, in each scenario where there are several."""
-    ranking = plan_ranking(problem, designs, operating_point)
+    ranking = plan_ranking(problem, designs, operating_point, evaluations)
     if len(problem.scenarios) == 1:
         return {**operating_point, **ranking}
     return {name: {**own, **ranking.get(name, {})} for name, own in operating_point.items()}
 
 
-def _ranked(problem: Problem, compiled: Compiled, designs: DesignBatch, own: Mapping[str, Any]) -> dict[str, Any]:
-    evaluation = evaluate(designs, designs, [compiled], problem.tables, technology=problem.technology)[0]
+def _ranked(
+    problem: Problem,
+    compiled: Compiled,
+    designs: DesignBatch,
+    own: Mapping[str, Any],
+    evaluation: ScenarioEvaluation,
+) -> dict[str, Any]:
     loss, feasible = (np.broadcast_to(v, evaluation.units_per_s.shape)[0] for v in inner_losses(problem, evaluation))
     worst = worst_violation(evaluation)[0]
     plans = [_plan_at(compiled, evaluation, i) for i in range(len(loss))]

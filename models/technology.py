@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,7 +56,15 @@ class Technology:
     curves: Mapping[str, Curve]
     constants: Mapping[str, Mapping[str, float]]
     overlay: tuple[Mapping[str, str], ...]
-    digest: str
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Hash of all values."""
+        content = {
+            "curves": {name: [curve.node_nm.tolist(), curve.value.tolist()] for name, curve in self.curves.items()},
+            "constants": {group: dict(values) for group, values in self.constants.items()},
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def at_node(self, quantity: str, node_nm: ArrayLike) -> FloatArray:
         """
@@ -93,6 +102,17 @@ class Technology:
         group_values = self.constants[require_known("group of constants", group, self.constants)]
         require_known(f"constant of {group}", name, group_values)
         changed = dict(self.constants) | {group: MappingProxyType(dict(group_values) | {name: value})}
+        return _technology(self.curves, changed, self.overlay)
+
+    def with_constants_of_each(self, group: str, factors: Mapping[str, FloatArray]) -> Technology:
+        """
+        Return the same technology with constants times a factor of each design, shape (n_designs,).
+
+        It holds for one batch of designs, whose formulas must use these constants element by element.
+        """
+        values: dict[str, float] = dict(self.constants[require_known("group of constants", group, self.constants)])
+        own = {name: values[require_known(f"constant of {group}", name, values)] * f for name, f in factors.items()}
+        changed = dict(self.constants) | {group: values | cast(dict[str, float], own)}
         return _technology(self.curves, changed, self.overlay)
 
     def with_scaled_curve(self, quantity: str, factor: float) -> Technology:
@@ -258,10 +278,5 @@ def _technology(
     groups: Mapping[str, Mapping[str, float]],
     overlay: tuple[Mapping[str, str], ...],
 ) -> Technology:
-    content = {
-        "curves": {name: [curve.node_nm.tolist(), curve.value.tolist()] for name, curve in curves.items()},
-        "constants": {group: dict(values) for group, values in groups.items()},
-    }
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     frozen = MappingProxyType({group: MappingProxyType(dict(values)) for group, values in groups.items()})
-    return Technology(curves, frozen, overlay, digest)
+    return Technology(curves, frozen, overlay)

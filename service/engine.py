@@ -62,6 +62,7 @@ class StudyEngine:
     record_from_json: Callable[[Document], Any]
     evaluate_document: Callable[[Document, Uploads], Document]
     evaluate_designs: Callable[[Document, list[Document], Uploads], list[Document]]
+    evaluate_batch: Callable[[Document, Uploads], Document]
     evaluation_identity: Callable[[Document, Uploads], str | None]
     workload_hash: Callable[[Any], str]
     judges_freely: Callable[[Any], bool]

@@ -11,6 +11,7 @@ from service.db import queries
 from service.db.history import HistoryRow
 from service.db.session import Database, reading, writing
 from service.engine import Document, StudyEngine
+from service.errors import InvalidRequestError
 from service.stored_inputs import load_inputs
 
 
@@ -28,6 +29,15 @@ def answer_evaluation(database: Database, engine: StudyEngine, document: Documen
     with writing(database) as session:
         queries.store_answers(session, engine.model_version, {key: answer})
     return {**answer, "from_history": False}
+
+
+def answer_batch(database: Database, engine: StudyEngine, document: Document, max_designs: int) -> Document:
+    """Return what many designs do on one workload; it is not kept, since only its workload is likely to come again."""
+    if isinstance(document["designs"], list) and len(document["designs"]) > max_designs:
+        raise InvalidRequestError("/designs", f"must be at most {max_designs} designs, got {len(document['designs'])}")
+    with reading(database) as session:
+        uploads = load_inputs(session, document).uploads
+    return engine.evaluate_batch(document, uploads)
 
 
 def reevaluate_designs(

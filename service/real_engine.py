@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 from explorer import study
+from explorer.batch_evaluation import evaluate_batch
 from explorer.document import StudyDocument, StudyError
 from explorer.drift import Outcome, drift_report
 from explorer.evaluation import evaluate_document
 from explorer.identity import model_version, workload_hash
+from explorer.known_work import KnownWork
 from explorer.records import record_from_json
 from explorer.reevaluation import evaluate_designs, evaluation_identity
 from explorer.report import final_document, result_document
@@ -23,6 +27,7 @@ def _extent(document: StudyDocument) -> Extent:
 
 def real_engine() -> StudyEngine:
     """The explorer as one value. Files named in a document are never opened: only shipped traces are known."""
+    known = KnownWork()
     return StudyEngine(
         read_study=study.read_study,
         prepare=study.prepare,
@@ -32,8 +37,9 @@ def real_engine() -> StudyEngine:
         result_document=result_document,
         final_document=final_document,
         record_from_json=record_from_json,
-        evaluate_document=evaluate_document,
-        evaluate_designs=evaluate_designs,
+        evaluate_document=functools.partial(evaluate_document, known=known),
+        evaluate_designs=functools.partial(evaluate_designs, known=known),
+        evaluate_batch=functools.partial(evaluate_batch, known=known),
         evaluation_identity=evaluation_identity,
         workload_hash=lambda problem: workload_hash(problem.document, problem.inputs),
         judges_freely=study.judges_freely,

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from explorer.evaluation import CHIP_LIMITS, fitted_to
+from explorer.evaluation import CHIP_LIMITS
 from explorer.explanation.work import cost_of, gain_fraction
+from explorer.known_work import fitted_to
 from explorer.problem import Problem, judge_designs
 from models.hardware.catalog import chip, chip_designs, chip_ids
 

@@ -10,12 +10,13 @@ import numpy as np
 
 from explorer.bottleneck import bottleneck
 from explorer.document import StudyError
-from explorer.evaluation import fitted_to, read_design
+from explorer.evaluation import read_design
 from explorer.explanation.document import whole_explanation, work_at
 from explorer.explanation.next_budget import next_budget
 from explorer.explanation.work import work_of
 from explorer.flip_distance import flip_distances
 from explorer.inputs import Inputs, with_named_workload
+from explorer.known_work import fitted_to
 from explorer.precision_report import precision_report
 from explorer.problem import Problem, judge_designs, prepare
 from explorer.records import TrialRecord, design_document, operating_point

@@ -29,12 +29,26 @@ ENERGY_SPREADS: Mapping[str, str] = {
 """Part of an energy or a power -> constant that states its 90 % interval."""
 
 
-def unit_cost_interval_usd(designs: DesignBatch, technology: Technology | None = None) -> tuple[FloatArray, FloatArray]:
+Interval = tuple[FloatArray, FloatArray]
+
+
+def unit_cost_interval_usd(
+    designs: DesignBatch, technology: Technology | None = None, area_mm2: Interval | None = None
+) -> Interval:
     """
     Return the 90 % interval of the manufacturing cost of one chip.
 
     Wafer price, defects, salvage, die area, memory price, packaging and test vary independently, each by its
     stated spread; the half widths add in squares.
+
+    Parameters
+    ----------
+    designs : DesignBatch
+        Of n_designs entries.
+    technology : Technology, optional
+        The shipped one where left out.
+    area_mm2 : pair of arrays of shape (n_designs,), optional
+        Interval of the die area where it is known already, else `area_interval_mm2`. [mm2]
 
     Returns
     -------
@@ -54,8 +68,9 @@ def unit_cost_interval_usd(designs: DesignBatch, technology: Technology | None =
     total = sum(parts.values(), np.zeros(designs.n_designs))
     on_top = 1.0 + c["test_and_board_fraction"]
     memory = parts["memory"] + parts["second_tier"]
+    largest_mm2 = (area_mm2 or area_interval_mm2(designs, used))[1]
     ratios = (
-        (on_top * parts["logic"], _logic_factor(designs, used)),
+        (on_top * parts["logic"], _logic_factor(designs, largest_mm2, used)),
         (on_top * memory, np.full(designs.n_designs, c["memory_price_factor_90"])),
         (on_top * parts["packaging"], np.full(designs.n_designs, c["packaging_factor_90"])),
         (parts["test_and_board"], np.full(designs.n_designs, c["test_and_board_factor_90"])),
@@ -65,9 +80,7 @@ def unit_cost_interval_usd(designs: DesignBatch, technology: Technology | None =
     return total - down, total + up
 
 
-def energy_interval_j(
-    parts_j: Mapping[str, FloatArray], technology: Technology | None = None
-) -> tuple[FloatArray, FloatArray]:
+def energy_interval_j(parts_j: Mapping[str, FloatArray], technology: Technology | None = None) -> Interval:
     """
     Return the 90 % interval of an energy (or a power) given by its parts.
 
@@ -84,9 +97,7 @@ def energy_interval_j(
     return _combined(parts_j, ENERGY_SPREADS, technology)
 
 
-def power_interval_w(
-    parts_w: Mapping[str, FloatArray], technology: Technology | None = None
-) -> tuple[FloatArray, FloatArray]:
+def power_interval_w(parts_w: Mapping[str, FloatArray], technology: Technology | None = None) -> Interval:
     """Return the 90 % interval of a full-rate power given by its parts, keys of `POWER_SPREADS` [W]."""
     return _combined(parts_w, POWER_SPREADS, technology)
 
@@ -97,7 +108,8 @@ def work_cost_interval_usd(
     electricity_usd: FloatArray,
     energy_j: Mapping[str, FloatArray],
     technology: Technology | None = None,
-) -> tuple[FloatArray, FloatArray]:
+    unit_cost_usd: Interval | None = None,
+) -> Interval:
     """
     Return the 90 % interval of what a piece of work costs, its time taken as known.
 
@@ -111,6 +123,10 @@ def work_cost_interval_usd(
         Parts of the cost. [USD]
     energy_j : mapping of part to array of shape (n_designs,)
         Keys of `ENERGY_SPREADS`. [J]
+    technology : Technology, optional
+        The shipped one where left out.
+    unit_cost_usd : pair of arrays of shape (n_designs,), optional
+        Interval of the manufacturing cost where it is known already, else `unit_cost_interval_usd`. [USD]
 
     Returns
     -------
@@ -122,15 +138,14 @@ def work_cost_interval_usd(
     chip_usd = capital_usd * system["chip"] / sum(system.values(), np.zeros(designs.n_designs))
     unit = system["chip"]
     whole_j = sum(energy_j.values(), np.zeros(designs.n_designs))
-    spreads = zip(unit_cost_interval_usd(designs, used), energy_interval_j(energy_j, used), strict=True)
+    chip = unit_cost_usd or unit_cost_interval_usd(designs, used)
+    spreads = zip(chip, energy_interval_j(energy_j, used), strict=True)
     widths = [np.hypot(chip_usd * (u / unit - 1.0), electricity_usd * (e / whole_j - 1.0)) for u, e in spreads]
     total = capital_usd + electricity_usd
     return np.asarray(total - widths[0]), np.asarray(total + widths[1])
 
 
-def _combined(
-    parts: Mapping[str, FloatArray], spreads: Mapping[str, str], technology: Technology | None
-) -> tuple[FloatArray, FloatArray]:
+def _combined(parts: Mapping[str, FloatArray], spreads: Mapping[str, str], technology: Technology | None) -> Interval:
     """Sum of independent parts less and plus the root of the squares of their half widths."""
     c = (technology or default_technology()).constants["energy"]
     total = np.zeros_like(next(iter(parts.values())))
@@ -143,13 +158,13 @@ def _combined(
     return np.asarray(total - np.sqrt(down)), np.asarray(total + np.sqrt(up))
 
 
-def _logic_factor(designs: DesignBatch, technology: Technology) -> FloatArray:
+def _logic_factor(designs: DesignBatch, largest_mm2: FloatArray, technology: Technology) -> FloatArray:
     """Factor of the 90 % interval of the logic cost, upwards, shape (n_designs,) [1]."""
     c = technology.constants["cost"]
     area = die_area_mm2(designs, technology)
     die_mm2 = area / designs.n_dies
     base = good_die_cost_usd(die_mm2, designs.node_nm, technology)
-    larger = area_interval_mm2(designs, technology)[1] / designs.n_dies
+    larger = largest_mm2 / designs.n_dies
     defects = c["defect_density_factor_90"]
     salvage = max(0.0, c["salvage_fraction"] - c["salvage_fraction_half_width_90"])
     fewer = technology.with_constant("cost", "salvage_fraction", salvage)

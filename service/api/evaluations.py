@@ -1,4 +1,4 @@
-"""What-if evaluation of one design or chip on a workload, answered at once."""
+"""What-if evaluation of a chip or of designs on a workload, answered at once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from fastapi import APIRouter
 
 from service.api.documents import RequestDocument
-from service.dependencies import HEAVY_WORK, DatabaseOf, EngineOf, IdempotencyKey
+from service.dependencies import HEAVY_WORK, DatabaseOf, EngineOf, IdempotencyKey, SettingsOf
 from service.errors import problem_responses
-from service.evaluation import answer_evaluation
+from service.evaluation import answer_batch, answer_evaluation
 
 router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"])
 
@@ -17,12 +17,23 @@ router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"])
 @router.post(
     "",
     operation_id="evaluate",
-    summary="Evaluate a design or chip",
+    summary="Evaluate a chip, a design, or many designs",
     responses=problem_responses(409, 413, 422, 503),
     dependencies=[HEAVY_WORK],
 )
 def evaluate(
-    document: RequestDocument, engine: EngineOf, database: DatabaseOf, _key: IdempotencyKey = None
+    document: RequestDocument,
+    engine: EngineOf,
+    database: DatabaseOf,
+    settings: SettingsOf,
+    _key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """Take `design` or `chip` with a study's workload; return operating point and metrics."""
+    """
+    Take `chip`, `design` or `designs` with a study's workload; return operating points and metrics.
+
+    One chip or design comes with intervals, parts, idle shares, runners-up and warnings, and is kept: the same asked
+    again is answered from the history. `designs` come as `items` in their order, without these, and are not kept.
+    """
+    if "designs" in document:
+        return answer_batch(database, engine, document, settings.max_evaluated_designs)
     return answer_evaluation(database, engine, document)

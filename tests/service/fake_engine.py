@@ -26,15 +26,15 @@ class FakeStudy(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(min_length=1)
-    trials: int = Field(40, ge=1, le=1_000_000)
-    chunk_trials: int = Field(10, ge=1)
-    chunk_s: float = Field(0.0, ge=0)
-    timeout_s: float = 1e9
-    seed: int = 0
-    fails_at_chunk: int | None = None
-    work: str = "chat"
-    search: dict[str, Any] = Field(default_factory=dict)
+    name: str = Field(min_length=1, description="name of the study")
+    trials: int = Field(40, ge=1, le=1_000_000, description="trials that are made")
+    chunk_trials: int = Field(10, ge=1, description="trials of a chunk")
+    chunk_s: float = Field(0.0, ge=0, description="time that a chunk takes [s]")
+    timeout_s: float = Field(1e9, description="search time after which it ends [s]")
+    seed: int = Field(0, description="seed of the values")
+    fails_at_chunk: int | None = Field(None, description="chunk that raises")
+    work: str = Field("chat", description="what stands for the workload")
+    search: dict[str, Any] = Field(default_factory=dict, description="may hold trials")
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,7 @@ def fake_engine() -> StudyEngine:
         evaluate_designs=lambda study, designs, _uploads: [
             {"metrics": {"area_mm2": study.get("area", 1.0)}} for _ in designs
         ],
+        evaluate_batch=lambda document, _uploads: {"items": [{"design": each} for each in document["designs"]]},
         evaluation_identity=evaluation_identity,
         workload_hash=lambda problem: f"work-{problem.work}",
         judges_freely=lambda problem: False,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from explorer.records import design_document
+from models.hardware.catalog import chip_designs
 from service.demo import running_server
 from service.load_bench import evaluation_times_s, percentiles_s, read_events, resident_bytes, send_many
 from tests.service.server_process import ServiceProcess
@@ -28,6 +29,7 @@ def server(tmp_path: Any) -> Iterator[ServiceProcess]:
         processes.end()
 
 
+@pytest.mark.load
 def test_many_readers_follow_a_study_to_its_end_and_each_sees_every_event(server: ServiceProcess) -> None:
     study_id = post_study(server, trials=30, chunk_trials=10, chunk_s=1.0)
     seen = asyncio.run(read_events(server.url, f"/v1/studies/{study_id}", READERS))
@@ -50,7 +52,7 @@ def test_memory_stays_flat_over_ten_thousand_requests(server: ServiceProcess) ->
 
 @pytest.mark.load
 def test_what_if_evaluations_are_quick_at_twenty_a_second(tmp_path: Any) -> None:
-    """Every request asks something new: nothing is answered from the history."""
+    """Every request asks for a new design on a known workload: nothing is answered from the history."""
     documents = [what_if(i) for i in range(420)]
     with running_server(tmp_path) as url:
         asyncio.run(evaluation_times_s(url, documents[:20], 2.0))
@@ -60,7 +62,7 @@ def test_what_if_evaluations_are_quick_at_twenty_a_second(tmp_path: Any) -> None
 
 
 def what_if(i: int) -> dict[str, Any]:
-    """The chat study on an H100 with a mean length of its own."""
-    study = copy.deepcopy(study_document())
-    study["budget"]["area"] = f"{600 + i} mm2"
-    return {"chip": "h100_sxm", "study": study}
+    """The chat study on an H100 with a clock and a cache of its own."""
+    design = design_document(chip_designs(["h100_sxm"]), 0)
+    changed = {"clock_hz": 1.2e9 + 1e6 * i, "l2_bytes": design["l2_bytes"] + 4096 * i}
+    return {"design": design | changed, "study": study_document()}

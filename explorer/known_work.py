@@ -1,0 +1,84 @@
+"""The work of studies asked about before, compiled, so that a new design on it costs its judgement alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+from explorer.document import StudyDocument
+from explorer.inputs import Inputs, inputs_of
+from explorer.objectives import COMBINED, REGRET, Objective
+from explorer.problem import Problem, prepare
+from models.evaluate import compile_scenario
+from models.hardware.design import DesignBatch
+from models.operators.factor_tables import FactorTables
+from models.serving.steady import CompiledServing
+
+N_KEPT = 32
+"""Problems that are kept: some MB each."""
+
+ASKED_ELSEWHERE = {"name", "search"}
+"""Parts of a study that no judgement reads."""
+
+
+class KnownWork:
+    """
+    Keeps the problems asked for last, by the content of their studies and of what these name.
+
+    It only saves work: a kept problem judges like a new one. Several threads may share it.
+    """
+
+    def __init__(self, n_kept: int = N_KEPT) -> None:
+        self._n_kept = n_kept
+        self._kept: OrderedDict[Hashable, Problem] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def problem_for(self, document: StudyDocument, inputs: Inputs, designs: DesignBatch) -> Problem:
+        """
+        Return the problem of a study fitted to designs that need not lie in its space.
+
+        Raises
+        ------
+        StudyError
+            With a pointer to every field that is at fault.
+        """
+        content = document.model_dump(mode="json", by_alias=True, exclude=ASKED_ELSEWHERE)
+        study = json.dumps([content, inputs_of(content, inputs)], sort_keys=True)
+        memory_bytes = float(designs.memory_capacity_bytes.max())
+        plain = self._kept_or(study, lambda: prepare(document, inputs))
+        fitted = self._kept_or((study, memory_bytes), lambda: fitted_to(plain, designs))
+        return dataclasses.replace(
+            fitted, document=document, inputs=inputs, tables=FactorTables(), proofs=[], replays={}
+        )
+
+    def _kept_or(self, key: Hashable, build: Callable[[], Problem]) -> Problem:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        built = build()
+        with self._lock:
+            self._kept[key] = built
+            while len(self._kept) > self._n_kept:
+                self._kept.popitem(last=False)
+        return built
+
+
+def fitted_to(problem: Problem, designs: DesignBatch) -> Problem:
+    """
+    The problem for designs that need not lie in the study's space: plans follow their memory.
+
+    A regret is left out: it compares with the best of the space, and would be searched for half a minute.
+    """
+    memory_bytes = float(designs.memory_capacity_bytes.max())
+    scenarios = tuple(
+        compile_scenario(dataclasses.replace(each.scenario, largest_memory_bytes=memory_bytes))
+        if isinstance(each, CompiledServing)
+        else each
+        for each in problem.scenarios
+    )
+    kept = tuple(each for each in problem.objectives if each.metric != REGRET) or (Objective(COMBINED, True),)
+    return dataclasses.replace(problem, scenarios=scenarios, objectives=kept)
