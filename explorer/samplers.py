@@ -35,6 +35,7 @@ SAMPLERS: Mapping[str, SamplerFactory] = {
     "tpe": _tpe,
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
     "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=50),
+    "nsga3": lambda seed: optuna.samplers.NSGAIIISampler(seed=seed, population_size=50),
     "qmc": _qmc,
 }
 """Sampler of Optuna by name -> function of a seed."""

@@ -317,3 +317,20 @@ def print_profiles(documents: Iterable[Mapping[str, Any]], console: Console | No
     for each in documents:
         table.add_row(each["name"], each["device"], ", ".join(each["constants"]), ", ".join(each["tables"]))
     (console or Console()).print(table)
+
+
+def print_search_quality(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the gap that each sampler leaves to the certified optimum."""
+    out = Console()
+    for row in rows:
+        certified = row["certified"]
+        table = Table(
+            title=f"{row['study']}: {certified['metric']} {certified['best']:.5g}, proven to {certified['gap']:.2%}"
+            f" in {certified['cpu_s']:.1f} s of CPU"
+        )
+        for column in ("sampler", "trials", "gap, median", "gap, p90", "CPU s"):
+            table.add_column(column, justify="left" if column == "sampler" else "right")
+        for each in row["samplers"]:
+            gaps = [f"{each[name]:.1%}" for name in ("gap_median", "gap_p90")]
+            table.add_row(each["sampler"], str(each["trials"]), *gaps, f"{each['cpu_s']:.1f}")
+        out.print(table)
