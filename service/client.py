@@ -153,6 +153,10 @@ class Client:
         """Return the recommended design, or the limit that binds where none is feasible."""
         return self._json("GET", f"/v1/studies/{study_id}/recommendation")
 
+    def explanation(self, study_id: str, *, trial: int | None = None, chip: str | None = None) -> Document:
+        """Return why the recommended design, a trial or a chip does what it does, and what relief would bring."""
+        return self._json("GET", f"/v1/studies/{study_id}/explanation", params=_stated({"trial": trial, "chip": chip}))
+
     def pareto(self, study_id: str) -> list[Document]:
         """Return the designs that no other one of the study beats."""
         front: list[Document] = self._json("GET", f"/v1/studies/{study_id}/pareto")["pareto"]

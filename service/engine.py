@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from explorer.explanation.asked import Asked
 from explorer.inputs import Uploads
 
 Document = dict[str, Any]
@@ -59,6 +60,7 @@ class StudyEngine:
     is_finished: Callable[[Any, list[Any]], bool]
     result_document: Callable[[Any, list[Any]], Document]
     final_document: Callable[[Any, list[Any]], Document]
+    explain: Callable[[Any, list[Any], Asked], Document]
     record_from_json: Callable[[Document], Any]
     evaluate_document: Callable[[Document, Uploads], Document]
     evaluate_designs: Callable[[Document, list[Document], Uploads], list[Document]]

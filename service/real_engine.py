@@ -9,6 +9,7 @@ from explorer.batch_evaluation import evaluate_batch
 from explorer.document import StudyDocument, StudyError
 from explorer.drift import Outcome, drift_report
 from explorer.evaluation import evaluate_document
+from explorer.explanation.asked import explain
 from explorer.identity import model_version, workload_hash
 from explorer.known_work import KnownWork
 from explorer.records import record_from_json
@@ -36,6 +37,7 @@ def real_engine() -> StudyEngine:
         is_finished=study.is_finished,
         result_document=result_document,
         final_document=final_document,
+        explain=explain,
         record_from_json=record_from_json,
         evaluate_document=functools.partial(evaluate_document, known=known),
         evaluate_designs=functools.partial(evaluate_designs, known=known),

@@ -33,9 +33,9 @@ def next_budget(problem: Problem, search_s: float = SEARCH_S) -> dict[str, Any]:
     -------
     dict
         `now`, `area` and `power` with best, bound, gap and complete; the relaxed ones, of chips that use the larger
-        budget, with gain_fraction of the best found, whether it `helps`, and the proven interval gain_between_fraction of what
-        it buys, which is as wide as the gaps are and begins at nothing: the budget of before stays allowed. None is what was not
-        found or proven in the time.
+        budget, with gain_fraction of the best found, whether it `helps`, and gain_between_fraction, the proven interval
+        of what it buys: as wide as the gaps are, from nothing on, since the budget of before stays allowed. None is
+        what was not found or proven in the time.
     """
     objective = problem.objectives[0]
     require_boundable((objective,))

@@ -8,6 +8,7 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, BackgroundTasks, Depends, Path, Query, Request, Response
 
+from explorer.explanation.asked import Asked
 from explorer.outside import is_outside, prepare_outside
 from service.api.documents import RequestDocument
 from service.api.paging import PageSize, PageToken, page_token, read_page_token
@@ -28,11 +29,13 @@ from service.dependencies import (
     version_tag,
 )
 from service.errors import problem_responses
+from service.explanation import explain_study
 from service.outside import create_outside_study, outside_extent
 from service.quotas import require_extent, require_room
 from service.schemas.designs import TrialRead
 from service.schemas.states import StudyQueue, StudyState
 from service.schemas.studies import (
+    ExplanationRead,
     ParetoRead,
     RecommendationRead,
     StudyList,
@@ -238,6 +241,34 @@ def get_recommendation(study_id: StudyId, session: ReadSession, jobs: JobsOf) ->
         recommended=recommended,
         binding_limit=result.get("binding_limit"),
     )
+
+
+def _asked(
+    trial: Annotated[int | None, Query(ge=0, description="Trial of the study; by default the recommended one")] = None,
+    chip: Annotated[str | None, Query(max_length=60, description="Chip of the catalogue on the study's work")] = None,
+    next_budget: Annotated[
+        bool, Query(description="Search again with ten percent more area, and power: half a minute")
+    ] = False,
+    flip_distance: Annotated[
+        bool, Query(description="How far each technology constant is from another recommendation: some seconds")
+    ] = False,
+) -> Asked:
+    return Asked(trial, chip, next_budget, flip_distance)
+
+
+@router.get(
+    "/{study_id}/explanation",
+    operation_id="get_explanation",
+    summary="Explain a design",
+    responses=problem_responses(404, 409, 422, 503),
+    dependencies=[HEAVY_WORK],
+)
+def get_explanation(
+    study_id: StudyId, database: DatabaseOf, jobs: JobsOf, asked: Annotated[Asked, Depends(_asked)]
+) -> ExplanationRead:
+    """Return what binds the recommended design, a trial or a chip, and what relief of it would bring."""
+    found = explain_study(database, jobs.runner, study_id, asked)
+    return ExplanationRead(**{name: found.get(name) for name in ExplanationRead.model_fields})
 
 
 def _state(study: Study) -> StudyState:

@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from explorer.explanation.asked import Asked
 from explorer.outside import is_outside
 from service import outside
 from service.db import queries
@@ -130,6 +131,10 @@ class StudyRunner:
             return self._read(lambda session: outside.result_so_far(session, study))
         records = self.records(study_id, None)
         return self.engine.result_document(self.problem(study_id), records) if records else {}
+
+    def explanation(self, study_id: str, asked: Asked) -> Document:
+        """Why a design of a study, or a chip on its work, does what it does; empty where nothing is feasible yet."""
+        return self.engine.explain(self.problem(study_id), self.records(study_id, None), asked)
 
     def problem(self, study_id: str) -> Any:
         """The prepared problem of a study."""

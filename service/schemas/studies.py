@@ -112,6 +112,20 @@ class RecommendationRead(BaseModel):
     )
 
 
+class ExplanationRead(BaseModel):
+    """Why a design does what it does."""
+
+    state: StudyState = Field(description="State of the study; while it runs, of the designs so far")
+    trial: int | None = Field(description="Trial that is explained, null for a chip")
+    chip: str | None = Field(description="Chip of the catalogue that is explained, null for a trial")
+    design: dict[str, Any] | None = Field(description="Its parameters, null where no design is feasible")
+    operating_point: dict[str, Any] | None = Field(description="How it works: plan, batch, formats")
+    explanation: dict[str, Any] | None = Field(
+        description="summary, time_shares, bottleneck_chain, resource_return, parameter_sensitivity, build_or_buy, "
+        "questions, slack_fractions; next_budget and flip_distance where asked for"
+    )
+
+
 def study_fields(study: Study) -> dict[str, Any]:
     """Fields of a study as the API shows them."""
     return {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from explorer.explanation.asked import Asked
 from explorer.inputs import Uploads
 from service.engine import Extent, StudyEngine
 
@@ -105,6 +106,18 @@ def result_document(problem: FakeStudy, records: list[FakeRecord]) -> dict[str, 
     }
 
 
+def explain(problem: FakeStudy, records: list[FakeRecord], asked: Asked) -> dict[str, Any]:
+    if asked.chip is not None:
+        return {"chip": asked.chip, "explanation": {"summary": "a chip"}}
+    if asked.trial is not None and asked.trial >= len(records):
+        raise FakeStudyError([{"pointer": "/trial", "detail": "must be a trial of the study"}])
+    best = min((r for r in records if r.feasible), key=lambda r: r.objectives, default=None)
+    chosen = best if asked.trial is None else records[asked.trial]
+    if chosen is None:
+        return {}
+    return {"trial": chosen.number, "design": chosen.as_json()["design"], "explanation": {"summary": "a trial"}}
+
+
 def evaluate_document(document: dict[str, Any], _uploads: Uploads | None = None) -> dict[str, Any]:
     if "chip" not in document:
         raise FakeStudyError([{"pointer": "/chip", "detail": "chip is missing"}])
@@ -126,6 +139,7 @@ def fake_engine() -> StudyEngine:
         is_finished=lambda problem, past: len(past) >= problem.trials,
         result_document=result_document,
         final_document=result_document,
+        explain=explain,
         record_from_json=lambda row: FakeRecord(**row),
         evaluate_document=evaluate_document,
         evaluate_designs=lambda study, designs, _uploads: [

@@ -61,6 +61,16 @@ def test_a_study_over_http_ends_as_one_in_this_process(real_client: TestClient) 
     assert study["result"]["wall_s"] == study["progress"]["busy_s"]
 
 
+def test_the_explanation_of_a_study_holds_that_of_its_result(real_client: TestClient) -> None:
+    study = ended(real_client, study_document())
+    answer = real_client.get(f"/v1/studies/{study['id']}/explanation")
+    assert answer.status_code == 200, answer.text
+    explained, stored = answer.json()["explanation"], result_of(study)["explanation"]
+    assert explained["bottleneck_chain"] == stored["bottleneck_chain"]
+    assert explained["slack_fractions"] == stored["slack_fractions"]
+    assert explained["build_or_buy"] and explained["parameter_sensitivity"]
+
+
 def test_records_survive_the_database_unchanged() -> None:
     engine = real_engine()
     problem = engine.prepare(engine.read_study(study_document()), Uploads())
