@@ -126,26 +126,28 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
 
 def final_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[str, Any]:
     """
-    Return the result of a study that has ended: `result_document`, and the regret over its alternative scenarios.
+    Return the result of a study that has ended: `result_document`, what binds, and the regret over other scenarios.
 
     That takes an exact search for each scenario, seconds each, so a result so far does without. A study whose
     objective is the regret has it in its metrics already.
     """
     result = result_document(problem, records)
+    best = recommended_of(problem, front_of(problem, records))
+    if best is None:
+        return result
+    result["explanation"] = quick_explanation(work_at(problem, best), best.excess) | result["explanation"]
     asked = any(each.metric == REGRET for each in problem.objectives)
-    if problem.document.robustness and result["feasible"] and not asked:
-        best = recommended_of(problem, front_of(problem, records))
-        assert best is not None
+    if problem.document.robustness and not asked:
         result["robustness"] = robustness_report(problem, best)
     return result
 
 
 def explanation(problem: Problem, best: TrialRecord) -> dict[str, Any]:
-    """Why the recommended design does what it does: what binds it and by how much, its formats, what limits leave."""
+    """Why the recommended design does what it does: where its time goes, its formats, what is left of each limit."""
     return {
-        **quick_explanation(work_at(problem, best), best.excess),
         "bottleneck": bottleneck(problem, best),
         "precision": precision_report(problem, best),
+        "slack_fractions": {name: -value for name, value in best.excess.items()},
     }
 
 

@@ -10,7 +10,7 @@ from explorer.explanation.asked import Asked, explain, explain_file
 from explorer.explanation.next_budget import next_budget
 from explorer.problem import judge_points
 from explorer.records import records_of
-from explorer.report import result_document
+from explorer.report import final_document
 from tests.explorer.small_studies import all_points, problem_of, study, with_limits
 
 STUDY = study(search={"target_gap": 0.0})
@@ -92,7 +92,7 @@ def test_a_search_that_had_no_time_says_how_wide_its_gap_is():
 
 
 def test_a_result_file_explains_what_the_study_did():
-    result = json.loads(json.dumps(result_document(PROBLEM, RECORDS)))
+    result = json.loads(json.dumps(final_document(PROBLEM, RECORDS)))
     explained = explain_file(result, None, None, Asked())
     assert explained["trial"] == result["recommended"]["trial"]
     chain, stored = explained["explanation"]["bottleneck_chain"], result["explanation"]["bottleneck_chain"]
