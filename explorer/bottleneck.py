@@ -93,12 +93,14 @@ def latency_term(compiled: CompiledServing, designs: DesignBatch, alternative: i
 
 
 def _term_shares(activity: StepActivity, overhead_s: float) -> list[dict[str, Any]]:
-    """Operators of a step and its host time: share of the step, and resource that bounds each."""
+    """Operators of a step, and all host time of it as one: share of the step, and resource that bounds each."""
     total_s = float(activity.time_s[0, 0])
-    host = {"name": "host", "share_fraction": overhead_s / total_s, "resource": "overhead"}
-    return [host] + [
-        {"name": name, "share_fraction": float(term.time_s[0, 0]) / total_s, "resource": _resource(term)}
-        for name, term in activity.terms.items()
+    times_s = {name: float(term.time_s[0, 0]) for name, term in activity.terms.items()}
+    times_s["host"] = times_s.get("host", 0.0) + overhead_s
+    resources = {"host": "overhead"} | {name: _resource(term) for name, term in activity.terms.items()}
+    return [
+        {"name": name, "share_fraction": time_s / total_s, "resource": resources[name]}
+        for name, time_s in times_s.items()
     ]
 
 

@@ -15,6 +15,8 @@ RECORD = next(record for record in run_chunk(PROBLEM, [], 0) if record.feasible)
 def test_shares_of_operators_and_of_resources_add_up_to_the_step():
     report = bottleneck(PROBLEM, RECORD)["chat"]
     assert sum(term["share_fraction"] for term in report["terms"]) == pytest.approx(1.0)
+    names = [term["name"] for term in report["terms"]]
+    assert len(set(names)) == len(names)
     assert sum(report["resources"].values()) == pytest.approx(1.0)
     assert 0 < report["memory_utilization_fraction"] <= 1
 

@@ -84,12 +84,18 @@ class TestTheWeeklyReport:
             halves[0].result["recommended"]["params"] == halves[1].result["recommended"]["params"]
         )
 
-    def test_explains_the_change_by_terms_that_add_up(self, report: dict[str, Any]) -> None:
-        why = report["why"]
-        change_s = why["s_per_output_token"]["after"] - why["s_per_output_token"]["before"]
+    def test_explains_the_change_by_terms_that_add_up(
+        self, report: dict[str, Any], halves: tuple[Outcome, Outcome]
+    ) -> None:
+        why, metric = report["why"], "sustainable_output_tokens_per_s"
+        rates = [each[metric] for each in (halves[0].result["recommended"]["metrics"],
+                                           report["recommended"]["staying"]["metrics"])]  # fmt: skip
         for terms in (why["time_terms"], why["resources"]):
-            assert sum(each["change"] for each in terms) == pytest.approx(change_s, rel=1e-3)
-            assert sum(each["share_of_change_ratio"] for each in terms) == pytest.approx(1.0, rel=1e-3)
+            for when, rate in zip(("before", "after"), rates, strict=True):
+                assert sum(each[when] for each in terms) == pytest.approx(1.0 / rate, rel=1e-12)
+            # the change is a fortieth of the time, so rounding shows in it forty times as large
+            assert sum(each["change"] for each in terms) == pytest.approx(1.0 / rates[1] - 1.0 / rates[0], rel=1e-9)
+            assert sum(each["share_of_change_ratio"] for each in terms) == pytest.approx(1.0, rel=1e-9)
         assert why["largest"] == max(why["time_terms"], key=lambda each: abs(each["change"]))["term"]
         cost = why["usd_per_million_output_tokens"]
         assert sum(each["change"] for each in why["cost_terms"]) == pytest.approx(cost["after"] - cost["before"])
