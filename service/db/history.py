@@ -67,7 +67,7 @@ def list_designs(
     session: Session, chosen: Filter | None, order: Order, behind: Sequence[Any] | None, limit: int
 ) -> list[HistoryRow]:
     """Return designs that meet the filter, from behind a sort key; without a value of the order, none."""
-    keys = _sort_keys(order)
+    keys = _sort_keys(order, _walks_index(chosen, order))
     page = sa.select(*(key.label(f"key_{i}") for i, key in enumerate(keys)))
     page = page.order_by(*(key.desc() if order.descending else key for key in keys)).limit(limit)
     if order.field is not None:
@@ -96,34 +96,53 @@ def front_keys(session: Session, chosen: Filter | None, metrics: Sequence[str]) 
     """
     fields = [metric_field(name) for name in metrics]
     columns = [each.column for each in fields]
-    query = sa.select(designs.c.study_id, designs.c.number, *columns).where(designs.c.feasible.is_(True))
+    query: sa.Select[Any] = sa.select(*columns, designs.c.study_id, designs.c.number)
+    query = query.where(designs.c.feasible.is_(True))
     query = _where(query, chosen).where(*(column.is_not(None) for column in columns)).limit(MOST_SELECTED + 1)
-    query = _hinted(query, chosen, Order(fields[0], False), others={each.name for each in fields})
-    rows = session.execute(query).all()
+    query = _hinted(query, chosen, Order(None, False), whole=True)
+    rows = _driver_rows(session, query)
     if len(rows) > MOST_SELECTED:
         raise SelectionError(f"the filter must select at most {MOST_SELECTED} designs for a front")
     if not rows:
         return []
-    values: FloatArray = np.array([row[2:] for row in rows], dtype=np.float64)
-    signs = np.array([-1.0 if each.direction == "maximize" else 1.0 for each in fields])
-    costs = values * signs
+    *values, studies, numbers = zip(*rows, strict=True)
+    signs = [-1.0 if each.direction == "maximize" else 1.0 for each in fields]
+    costs: FloatArray = np.stack([sign * np.array(each, float) for sign, each in zip(signs, values, strict=True)], 1)
     front = np.flatnonzero(non_dominated(costs))
     ordered = front[np.lexsort(costs[front].T[::-1])]
-    return [(float(values[i, 0]), rows[i][0], rows[i][1]) for i in ordered]
+    return [(values[0][i], studies[i], numbers[i]) for i in ordered.tolist()]
+
+
+def _driver_rows(session: Session, query: sa.Select[Any]) -> Sequence[tuple[Any, ...]]:
+    """Numbers and texts as the driver gives them: SQLAlchemy's rows of a large selection would double the time."""
+    cursor = session.connection().execute(query).cursor
+    assert cursor is not None  # a SELECT has one
+    return cursor.fetchall()
 
 
 def rows_at(session: Session, keys: Sequence[tuple[Any, ...]]) -> list[HistoryRow]:
     """Return the designs of sort keys, which end in study id and number."""
-    numbers: dict[str, list[int]] = {}
-    for key in keys:
-        numbers.setdefault(key[-2], []).append(key[-1])
-    if not numbers:
+    if not keys:
         return []
-    wanted = [sa.and_(designs.c.study_id == study, designs.c.number.in_(own)) for study, own in numbers.items()]
-    query = sa.select(designs.c.study_id, *RECORD_COLUMNS).select_from(WITH_RECORDS).where(sa.or_(*wanted))
-    rows = session.execute(query).all()
+    wanted = _pairs(len(keys))
+    here = sa.and_(designs.c.study_id == wanted.c.study_id, designs.c.number == wanted.c.number)
+    query = sa.select(designs.c.study_id, *RECORD_COLUMNS).select_from(WITH_RECORDS.join(wanted, here))
+    pairs = {f"{part}_{i}": key[at] for i, key in enumerate(keys) for part, at in (("study", -2), ("number", -1))}
+    rows = session.execute(query, pairs).all()
     found = {(row.study_id, record["number"]): record for row, record in zip(rows, records_of(rows, 1), strict=True)}
     return [HistoryRow(key[-2], found[key[-2:]], tuple(key)) for key in keys if key[-2:] in found]
+
+
+def _pairs(count: int) -> sa.CTE:
+    """
+    Bound pairs of study id and number as rows to join with.
+
+    SQLite searches no index for a list of pairs, and SQLAlchemy builds a condition for each more slowly than any
+    database looks them up.
+    """
+    values = ", ".join(f"(:study_{i}, :number_{i})" for i in range(count))
+    rows = sa.text(f"SELECT column1 AS study_id, column2 AS number FROM (VALUES {values}) AS pairs")
+    return rows.columns(sa.column("study_id", sa.String), sa.column("number", sa.Integer)).cte("wanted")
 
 
 def nearest_designs(
@@ -187,9 +206,24 @@ def _distance(column: Any, target: Any) -> Any:
     return sa.case((scale == 0.0, 0.0), else_=sa.func.abs(column - target) / sa.func.nullif(scale, 0.0))
 
 
-def _sort_keys(order: Order) -> list[sa.ColumnElement[Any]]:
+def _sort_keys(order: Order, walks_index: bool) -> list[sa.ColumnElement[Any]]:
+    """
+    Columns of the order; a sum with nothing keeps Postgres, too, from walking an index that the filter looks behind.
+
+    It takes comparisons for independent and expects matches soon; where there are none, it reads the whole table one
+    row at a time.
+    """
     keys: list[sa.ColumnElement[Any]] = [designs.c.study_id, designs.c.number]
-    return keys if order.field is None else [order.field.column, *keys]
+    if order.field is None:
+        return keys
+    return [order.field.column if walks_index else order.field.column + 0.0, *keys]
+
+
+def _walks_index(chosen: Filter | None, order: Order) -> bool:
+    """Whether the index of the order answers the filter without a look at the rows, or has no filter to answer."""
+    if chosen is None or order.field is None:
+        return True
+    return order.field.name in INDEXED_COLUMNS and chosen.names <= set(COVERED_COLUMNS)
 
 
 def _behind(keys: Sequence[sa.ColumnElement[Any]], behind: Sequence[Any], descending: bool) -> sa.ColumnElement[bool]:
@@ -201,19 +235,18 @@ def _where(query: sa.Select[Any], chosen: Filter | None) -> sa.Select[Any]:
     return query if chosen is None else query.where(chosen.condition)
 
 
-def _hinted(
-    query: sa.Select[Any], chosen: Filter | None, order: Order, others: frozenset[str] | set[str] = frozenset()
-) -> sa.Select[Any]:
+def _hinted(query: sa.Select[Any], chosen: Filter | None, order: Order, whole: bool = False) -> sa.Select[Any]:
     """
     Tell SQLite, which knows no distribution of values, how to go through the designs.
 
-    A filter whose fields the indexes cover walks the index of the order; any other one that names no study reads the
-    narrow rows from end to end, which takes less than looking each of them up in the order of an index.
+    A filter whose fields the indexes cover walks the index of the order; any other one that names no study, or all
+    designs where the `whole` selection is read, goes through the narrow rows from end to end, which takes less than
+    looking each of them up in the order of an index.
     """
-    names = (chosen.names if chosen else frozenset()) | others
-    if "study_id" in names or (chosen is None and not others):
+    if chosen is None:
+        return query.with_hint(designs, "NOT INDEXED", "sqlite") if whole else query
+    if "study_id" in chosen.names:
         return query
-    by = order.field.name if order.field is not None else ""
-    if by in INDEXED_COLUMNS and names <= set(COVERED_COLUMNS):
-        return query.with_hint(designs, f"INDEXED BY ix_designs_{by}", "sqlite")
+    if order.field is not None and _walks_index(chosen, order):
+        return query.with_hint(designs, f"INDEXED BY ix_designs_{order.field.name}", "sqlite")
     return query.with_hint(designs, "NOT INDEXED", "sqlite")
