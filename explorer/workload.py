@@ -27,11 +27,13 @@ from models.hardware.memory import memory_capacity_bytes, memory_kind
 from models.precision.budget import budget_nats, mixes_of_space, recipes_under_budget
 from models.precision.error import known_kappa, mix_kl_nats
 from models.precision.mix import RECIPES, PrecisionMix
+from models.precision.prices import Load, representative_loads
 from models.serving.scenario import ServingScenario, Slo, Speculation, System
 from models.serving.steady import require_served
 from models.tables import constants
 from models.workload.distribution import (
     RequestDistribution,
+    RequestMoments,
     observed_distribution,
     request_distribution,
     request_moments,
@@ -45,7 +47,7 @@ from models.workload.sessions import Sessions, multi_turn
 SEARCHED_RECIPES = ("bf16", "deepseek_v3", "fp8_kv8", "w8a8_kv8", "w4a16", "w4a16_kv8", "q4_k_m", "nvfp4")
 """Recipes that compete with the mixes found for a space; those beyond the budget are left out."""
 
-MAX_MIXES = 4
+MAX_MIXES = 8
 """Mixes that compete inside a design at most: each is one more alternative of every degree and batch."""
 
 DEFAULT_RECIPES = ("bf16", "deepseek_v3", "w4a16")
@@ -131,7 +133,10 @@ def _as_distribution(source: Requests | RequestFormula | RequestDistribution) ->
 
 
 def read_quality(
-    document: QualityDocument | None, network: LoweredNetwork, native_sets: Iterable[Collection[str]]
+    document: QualityDocument | None,
+    network: LoweredNetwork,
+    native_sets: Iterable[Collection[str]],
+    loads: tuple[Load, ...] | None = None,
 ) -> Quality:
     """
     The mixes a study allows: named recipes, and what arrays of `native_sets` run best within the budget.
@@ -148,18 +153,25 @@ def read_quality(
     with pointing_at("/quality"):
         budget = budget_nats(network, max_kl_nats=asked, no_worse_than=document.no_worse_than, kappa=kappa)
         sets = tuple(tuple(each) for each in native_sets)
-        mixes = _competing_mixes(budget, document.no_worse_than, network, sets, kappa)
+        mixes = _competing_mixes(budget, document.no_worse_than, network, sets, kappa, loads)
     return _quality(budget, mixes, network, kappa)
 
 
 @functools.lru_cache(maxsize=64)
 def _competing_mixes(
-    budget: float, named: str | None, network: LoweredNetwork, native_sets: tuple[tuple[str, ...], ...], kappa: float
+    budget: float,
+    named: str | None,
+    network: LoweredNetwork,
+    native_sets: tuple[tuple[str, ...], ...],
+    kappa: float,
+    loads: tuple[Load, ...] | None,
 ) -> tuple[PrecisionMix, ...]:
     """bf16, the recipe that sets the budget, and what costs least beside them: other recipes or mixes found."""
     recipes = recipes_under_budget(budget, network, names=SEARCHED_RECIPES, kappa=kappa)
     kept = [mix for mix in recipes if mix.name in ("bf16", named)]
-    return mixes_of_space(budget, network, native_sets, always=kept, candidates=recipes, kappa=kappa, limit=MAX_MIXES)
+    return mixes_of_space(
+        budget, network, native_sets, always=kept, candidates=recipes, loads=loads, kappa=kappa, limit=MAX_MIXES
+    )
 
 
 def _quality(budget: float, mixes: tuple[PrecisionMix, ...], network: LoweredNetwork, kappa: float) -> Quality:
@@ -208,11 +220,12 @@ def read_serving(
     with pointing_at(f"{pointer}/requests"):
         _require_context(requests, network)
     space = read_space(study.space)
-    quality = read_quality(study.quality, network, native_sets(space))
+    moments = request_moments(requests)
+    quality = read_quality(study.quality, network, native_sets(space), _loads(moments, document.batching.max_batch))
     scenario = ServingScenario(
         name=document.name,
         network=network,
-        requests=request_moments(requests),
+        requests=moments,
         slo=_read_slo(document.slo),
         scheduling=document.scheduling,
         system=read_system(study.system),
@@ -225,6 +238,11 @@ def read_serving(
         turns_per_session=_turns_per_session(document.requests, inputs),
     )
     return scenario, quality
+
+
+def _loads(requests: RequestMoments, max_batch: int) -> tuple[Load, ...]:
+    """Steps of a serving scenario that its mixes are chosen for."""
+    return representative_loads((requests.context_tokens,), requests.prompt_tokens, max_batch)
 
 
 def _turns_per_session(document: RequestsDocument, inputs: Inputs) -> float:

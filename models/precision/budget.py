@@ -12,7 +12,7 @@ from models.precision.choices import choice_groups, mix_of
 from models.precision.error import mix_kl_nats
 from models.precision.knapsack import cheapest_choices
 from models.precision.mix import RECIPES, PrecisionMix, recipe
-from models.precision.prices import choice_costs, mix_costs, representative_loads
+from models.precision.prices import Load, choice_costs, mix_costs, representative_loads
 from models.precision.profile import AmplificationProfile
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ def mixes_of_space(
     *,
     always: Sequence[PrecisionMix] = (),
     candidates: Sequence[PrecisionMix] = (),
+    loads: Sequence[Load] | None = None,
     kappa: float = 1.0,
     profile: AmplificationProfile | None = None,
     limit: int = 12,
@@ -193,6 +194,8 @@ def mixes_of_space(
         Mixes of the list whatever they cost; they count towards `limit`.
     candidates : sequence of PrecisionMix
         Further mixes within the budget that may be kept.
+    loads : sequence of Load, optional
+        Steps that the mixes are judged on, those of the workload; `representative_loads` where left out.
     limit : int
         Largest number of mixes. [1]
     tolerance : float
@@ -208,13 +211,13 @@ def mixes_of_space(
     ValueError
         If on no set any mix stays within the budget; the message states the least error.
     """
-    loads, sets = representative_loads(), list(class_sets)
+    judged, sets = loads or representative_loads(), list(class_sets)
     known = {mix.name: mix for mix in (*always, *candidates)}
     optima, complaint = [], ""
     for native in sets:
         groups = choice_groups(network, tuple(native), kappa=kappa, profile=profile)
         choices, best = cheapest_choices(
-            choice_costs(network, groups, loads), [group.kl_nats for group in groups], budget
+            choice_costs(network, groups, judged), [group.kl_nats for group in groups], budget
         )
         if not np.isfinite(best).all():
             least = sum(float(group.kl_nats.min()) for group in groups)
@@ -226,7 +229,7 @@ def mixes_of_space(
     if not optima:
         raise ValueError(complaint)
     mixes = list(known.values())
-    regret = [mix_costs(network, mixes, groups, native, loads) / best[:, None] for native, groups, best in optima]
+    regret = [mix_costs(network, mixes, groups, native, judged) / best[:, None] for native, groups, best in optima]
     kept = _cover(np.concatenate(regret) - 1.0, limit, tolerance, list(range(len(always))))
     return tuple(mixes[index] for index in kept)
 

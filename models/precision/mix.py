@@ -115,11 +115,6 @@ class PrecisionMix:
         """Narrowest array rate that contains both operands, were every rate native."""
         return common_classes(*self.operand_formats(module))[0]
 
-    def dequant_ops_per_weight(self, module: str) -> float:
-        """Vector operations that widen one weight (or cache element) to `compute_class` [1]."""
-        stationary, _ = self.operand_formats(module)
-        return 0.0 if stationary.native_class == self.compute_class(module) else stationary.dequantisation_ops
-
     def quantise_ops_per_activation(self, module: str) -> float:
         """Vector operations that scale and round one activation on the way in; none for 16 bits and wider [1]."""
         return rounding_ops(self.operand_formats(module)[1])

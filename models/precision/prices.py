@@ -41,16 +41,34 @@ class Load:
     """Vector-unit peak over memory bandwidth."""
 
 
-def representative_loads() -> tuple[Load, ...]:
-    """
-    Decode from one user to large batches and prefill, on machines rich and poor in compute and vector lanes.
+DECODE_BATCHES = (1.0, 16.0, 128.0, 512.0)
+"""Sequences that decode together, from one user to a full memory."""
 
-    The last two are machines that only memory limits: their cost is the bytes that weights and cache occupy.
+
+def representative_loads(
+    contexts: Sequence[float] = (1e3, 16e3), prompt_tokens: float = 2048.0, largest_batch: float = np.inf
+) -> tuple[Load, ...]:
     """
-    decode = [(float(batch), float(batch), s) for batch in (1, 16, 128, 512) for s in (1e3, 16e3)]
+    Return the steps that decide which mixes compete, on machines rich and poor in compute and vector lanes.
+
+    Decode from one user to large batches, and prefill of one prompt. The last loads are machines that only memory
+    limits: their cost is the bytes that weights and cache occupy.
+
+    Parameters
+    ----------
+    contexts : sequence of float
+        Tokens that a decoding sequence attends to. [tokens]
+    prompt_tokens : float
+        Tokens of a prompt. [tokens]
+    largest_batch : float
+        Sequences that decode together at most. [1]
+    """
+    batches = [batch for batch in DECODE_BATCHES if batch <= largest_batch]
+    decode = [(batch, batch, float(context)) for batch in batches for context in contexts]
     machines = [*itertools.product((100.0, 400.0), (2.0, 16.0)), (200.0, 0.2)]
-    steps = [*decode, (2048.0, 1.0, 2048.0)]
-    full = [Load(256.0, 256.0, context, _UNLIMITED, _UNLIMITED) for context in (1e2, 4e3)]
+    steps = [*decode, (prompt_tokens, 1.0, prompt_tokens)]
+    held = min(256.0, largest_batch)
+    full = [Load(held, held, context, _UNLIMITED, _UNLIMITED) for context in (min(contexts) / 8.0, max(contexts) / 4.0)]
     return (*(Load(*step, *machine) for machine in machines for step in steps), *full)
 
 

@@ -153,6 +153,8 @@ class _Frame:
             input_bytes=activation * read * layer.group_channels / (rows * depth),
             output_bytes=activation,
             rate_class=formats.rate_class[self.mix],
+            weight_native=formats.weight_native[self.mix],
+            weight_class=formats.weight_class[self.mix],
             dequant_ops=formats.dequant_ops[self.mix],
             instances=layer.groups,
             copies=self.all_weights / layer.weights,

@@ -6,13 +6,11 @@ import numpy as np
 
 from models.architectures.gemm_list import GemmShapes
 from models.checks import FloatArray
-from models.hardware.rates import class_code
 from models.operators.factor_tables import compress
 from models.operators.step import Term, step_program, term
-from models.precision.formats import number_format
-from models.precision.promotion import common_classes
+from models.precision.mix import precision_mix
 from models.throughput.scenario import GemmListScenario
-from models.throughput.work import CompiledWork, linear_formats
+from models.throughput.work import CompiledWork, LinearFormats, linear_formats
 
 MODULE = "ffn_down"
 """Module of a mix that rows without a format follow."""
@@ -69,26 +67,24 @@ def _distinct(gemms: GemmShapes) -> list[tuple[str, FloatArray, float]]:
 def _term(
     scenario: GemmListScenario, mixes: np.ndarray, position: int, format_name: str, sizes: FloatArray, count: float
 ) -> Term:
-    weight, activation, rate, dequant = _formats(scenario, mixes, format_name)
+    formats = _formats(scenario, format_name)
     m, n, k, batch = sizes
+    activation = formats.activation_bytes[mixes]
     return term(
         f"gemm_{position}", "gemm", format_name or MODULE, count,
-        m=m, n=n, k=k, weight_bytes=weight, input_bytes=activation, output_bytes=activation,
-        rate_class=rate, dequant_ops=dequant, instances=batch, copies=1.0, useful_fraction=1.0,
+        m=m, n=n, k=k, weight_bytes=formats.weight_bytes[mixes], input_bytes=activation, output_bytes=activation,
+        rate_class=formats.rate_class[mixes], weight_native=formats.weight_native[mixes],
+        weight_class=formats.weight_class[mixes], dequant_ops=formats.dequant_ops[mixes],
+        instances=batch, copies=1.0, useful_fraction=1.0,
     )  # fmt: skip
 
 
-def _formats(scenario: GemmListScenario, mixes: np.ndarray, format_name: str) -> tuple[FloatArray, ...]:
-    """Bytes of both operands, rate class and widening of a row under each mix."""
+def _formats(scenario: GemmListScenario, format_name: str) -> LinearFormats:
+    """Formats of a row under each mix; a stated one is that of both operands under all of them."""
     if format_name == FOLLOWS_MIX:
-        formats = linear_formats(scenario.mixes, MODULE)
-        columns = (formats.weight_bytes, formats.activation_bytes, formats.rate_class, formats.dequant_ops)
-        return tuple(values[mixes] for values in columns)
-    number = number_format(format_name)
-    computed = common_classes(number, number)[0]
-    widening = 0.0 if computed == number.native_class else number.dequantisation_ops
-    values = (number.weight_bits / 8.0, number.activation_bits / 8.0, float(class_code(computed)), widening)
-    return tuple(np.full(len(mixes), value) for value in values)
+        return linear_formats(scenario.mixes, MODULE)
+    stated = precision_mix(format_name, weights={MODULE: format_name}, activations={MODULE: format_name})
+    return linear_formats((stated,) * len(scenario.mixes), MODULE)
 
 
 def _operand_bytes(each: Term) -> FloatArray:

@@ -182,7 +182,8 @@ class _Frame:
             f"{first.module}_{first.part}_{position}", "gemm", first.part, count,
             m=np.maximum(m, 1.0), n=np.maximum(n, 1.0), k=np.maximum(k, 1.0),
             weight_bytes=formats.stationary_bytes, input_bytes=formats.moving_bytes, output_bytes=formats.output_bytes,
-            rate_class=formats.rate_class, dequant_ops=0.0, instances=batch,
+            rate_class=formats.rate_class, weight_native=formats.stationary_native,
+            weight_class=formats.stationary_class, dequant_ops=formats.dequant_ops, instances=batch,
             copies=np.maximum(all_weights / (n * k * batch), 1.0), useful_fraction=1.0,
         )  # fmt: skip
 
@@ -229,6 +230,9 @@ class _GemmFormats:
     moving_bytes: float
     output_bytes: float
     rate_class: float
+    stationary_native: float
+    stationary_class: float
+    dequant_ops: float
 
 
 def _gemm_formats(mix: PrecisionMix, gemm: TrainingGemm) -> _GemmFormats:
@@ -248,6 +252,9 @@ def _gemm_formats(mix: PrecisionMix, gemm: TrainingGemm) -> _GemmFormats:
         moving.activation_bits / 8.0,
         output_bytes,
         float(class_code(common_classes(stationary, moving)[0])),
+        float(class_code(stationary.native_class)),
+        float(class_code(stationary.rate_class)),
+        stationary.dequantisation_ops,
     )
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from models.checks import FloatArray, IntArray
 from models.evaluation import alternative_windows
-from models.hardware.rates import class_code
 from models.operators.program_traits import used_links
 from models.operators.step import StepProgram
 from models.precision.mix import PrecisionMix
+from models.serving.mix_columns import linear_columns
 from models.serving.scenario import System
 from models.throughput.scenario import FixedWork
 
@@ -75,15 +75,22 @@ class LinearFormats:
     code_bytes: FloatArray
     """Of an activation without scales."""
     rate_class: FloatArray
+    weight_native: FloatArray
+    """Code of the class whose port takes a stored weight as it is."""
+    weight_class: FloatArray
     dequant_ops: FloatArray
+    """Vector operations per weight on arrays that cannot take it as it is."""
 
 
 def linear_formats(mixes: tuple[PrecisionMix, ...], module: str) -> LinearFormats:
     """Formats of a module of the mixes [B per element], [code], [operations per weight]."""
+    columns = linear_columns(mixes, module)
     return LinearFormats(
-        np.array([mix.weight_bits(module) / 8.0 for mix in mixes]),
-        np.array([mix.activation_bits(module) / 8.0 for mix in mixes]),
+        columns["weight_bytes"],
+        columns["input_bytes"],
         np.array([mix.operand_formats(module)[1].code_bits / 8.0 for mix in mixes]),
-        np.array([float(class_code(mix.compute_class(module))) for mix in mixes]),
-        np.array([mix.dequant_ops_per_weight(module) for mix in mixes]),
+        columns["rate_class"],
+        columns["weight_native"],
+        columns["weight_class"],
+        columns["dequant_ops"],
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.hardware.design import reference_design, replace
-from tests.models.throughput.works import BF16, gemms, judged, term_macs
+from tests.models.throughput.works import BF16, INT8, gemms, judged, term_macs
 
 ROW = {"m": 1024, "n": 1024, "k": 1024}
 
@@ -42,6 +42,15 @@ def test_rows_that_state_a_format_keep_it_under_every_mix():
     stated, free = gemms([ROW | {"format": "bf16"}]), gemms([ROW])
     assert stated.n_alternatives == 1
     assert free.n_alternatives == 2
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["bf16 arrays", "int8 arrays"])
+def test_weights_are_widened_where_the_array_lacks_their_class_alone(native):
+    design = replace(reference_design(), int8_rate_ratio=2.0 * native, tdp_w=1e6)
+    slow_lanes = replace(design, vector_lanes_per_core=design.vector_lanes_per_core / 1e3)
+    row = {"m": 4, "n": 1024, "k": 1024}
+    fast_s, slow_s = (float(judged(gemms([row], mixes=(INT8,)), each).step_s[0, 0]) for each in (design, slow_lanes))
+    assert (slow_s == pytest.approx(fast_s)) is native
 
 
 def test_too_many_different_gemms_are_refused():

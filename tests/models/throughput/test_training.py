@@ -108,3 +108,14 @@ def test_recurrent_layers_are_trained_too():
     states = [each for each in work.program.terms if each.kind == "state"]
     assert {each.name.split("_")[1] for each in states} == {"forward", "backward"}
     assert np.isfinite(judged(work, ROOMY).step_s).all()
+
+
+def test_narrow_operands_are_widened_on_arrays_that_lack_their_class_alone():
+    def lane_s(native, mix):
+        design = replace(ROOMY, fp8_rate_ratio=2.0 * native)
+        slow_lanes = replace(design, vector_lanes_per_core=design.vector_lanes_per_core / 100)
+        work = training(mix=RECIPES[mix])
+        return judged(work, slow_lanes).step_s - judged(work, design).step_s
+
+    np.testing.assert_allclose(lane_s(True, "deepseek_v3_training"), lane_s(True, "bf16_training"), rtol=0.05)
+    assert (lane_s(False, "deepseek_v3_training") > 1.3 * lane_s(False, "bf16_training")).all()
