@@ -9,10 +9,11 @@ from models.architectures import LoweredNetwork
 from models.architectures.convnet import CONVNETS, ConvLayers, load_convnet, read_layer_table
 from models.architectures.gemm_list import GemmShapes, gemm_list, read_gemm_list
 from models.architectures.training import training_step
-from models.architectures.training_memory import TrainingPlan, training_formats
+from models.architectures.training_memory import TrainingPlan
 from models.precision.budget import budget_nats, recipes_under_budget
-from models.precision.error import mix_kl_nats
-from models.precision.mix import RECIPES, recipe
+from models.precision.error import known_kappa, mix_kl_nats
+from models.precision.mix import RECIPES, PrecisionMix, recipe
+from models.precision.training_error import require_trainable
 from models.serving.scenario import System
 from models.throughput.gemms import FOLLOWS_MIX
 from models.throughput.scenario import ConvnetScenario, GemmListScenario, TrainingScenario
@@ -87,7 +88,7 @@ def read_training(
     system = read_system(study.system)
     with pointing_at(f"{pointer}/precision"):
         mix = recipe(document.precision)
-        training_formats(mix)
+        require_trainable(mix)
     with pointing_at(pointer if document.plan is None else f"{pointer}/plan"):
         plans = _plans(document, network, system)
         for plan in plans:
@@ -95,7 +96,25 @@ def read_training(
     scenario = TrainingScenario(
         document.name, network, plans, mix, document.sequence_tokens, document.global_batch_sequences, system
     )
-    return scenario, Quality(float("inf"), (mix,), (mix_kl_nats(mix, network),), 0.0)
+    return scenario, _training_quality(study.quality, mix, network)
+
+
+def _training_quality(document: QualityDocument | None, mix: PrecisionMix, network: LoweredNetwork) -> Quality:
+    """
+    The recipe a scenario states, if the error of its forward formats at the output is within the study's budget.
+
+    Gradients and optimizer state have no share in it: `models.precision.training_error` says what they do instead.
+    """
+    kappa = known_kappa(network.name)
+    own = mix_kl_nats(mix, network, kappa=kappa)
+    if document is None:
+        return Quality(float("inf"), (mix,), (own,), own, kappa)
+    budget = document.max_kl_nats
+    with pointing_at("/quality"):
+        if budget is None:
+            budget = budget_nats(network, no_worse_than=document.no_worse_than, kappa=kappa)
+    fits = own <= budget * (1.0 + 1e-12)
+    return Quality(budget, (mix,) if fits else (), (own,) if fits else (), own, kappa)
 
 
 def _plans(document: TrainingDocument, network: LoweredNetwork, system: System) -> tuple[TrainingPlan, ...]:

@@ -14,6 +14,7 @@ from explorer.plans import plan_of
 from explorer.problem import Problem
 from explorer.records import TrialRecord
 from explorer.space import designs_at, point_of
+from explorer.training_precision import training_precision
 from explorer.workload import Quality
 from models.checks import FloatArray
 from models.precision.error import mix_kl_nats
@@ -24,6 +25,7 @@ from models.serving.capacity import largest_batch, plan_memory_bytes, stage_weig
 from models.serving.scenario import ServingScenario
 from models.serving.steady import CompiledServing
 from models.tables import constants
+from models.throughput.scenario import TrainingScenario
 
 BUDGET_STEPS = (0.5, 1.0, 1.1, 2.0, 4.0)
 """Error budgets, over the study's, at which the price of quality is stated."""
@@ -31,7 +33,8 @@ BUDGET_STEPS = (0.5, 1.0, 1.1, 2.0, 4.0)
 
 def precision_report(problem: Problem, record: TrialRecord) -> dict[str, Any]:
     """
-    Return the precision section of the explanation of one judged design; empty where nothing is served.
+    Return the precision section of the explanation of one judged design; empty where nothing is
+    served or trained.
 
     Parameters
     ----------
@@ -50,6 +53,8 @@ def precision_report(problem: Problem, record: TrialRecord) -> dict[str, Any]:
             point = record.operating_point
             own = point if len(problem.scenarios) == 1 else point[compiled.scenario.name]
             reports[compiled.scenario.name] = _scenario_report(problem, record, compiled.scenario, quality, own)
+        elif isinstance(compiled.scenario, TrainingScenario):
+            reports[compiled.scenario.name] = training_precision(compiled.scenario, quality)
     if len(problem.scenarios) > 1:
         return reports
     return next(iter(reports.values()), {})
@@ -76,6 +81,7 @@ def _scenario_report(
         "modules": _modules(operation, mix, quality.kappa),
         "classes": _classes(operation, mix),
         "against_bf16": _against_bf16(operation, mix),
+        "searched_mixes": _searched(scenario, quality),
         "exact_mix": _exact(operation, mix, optimum, quality.kappa),
         "price_of_quality": _prices(optimum, budget),
     }
@@ -176,6 +182,24 @@ def _classes(operation: Operation, mix: PrecisionMix) -> dict[str, Any]:
             for module, most, text in zip(known, largest, texts, strict=True)
         ],
         "other_returns": {module: row for module, row in returns.items() if module not in known},
+    }
+
+
+def _searched(scenario: ServingScenario, quality: Quality) -> dict[str, Any]:
+    """
+    The mixes that competed in every design: a certificate holds for them alone.
+
+    Others were left out for what they save at most on the steps of the workload; `exact_mix` says what they would
+    save on this design.
+    """
+    stated: dict[str, Any] = {"competing": [mix.name for mix in scenario.mixes]}
+    found = quality.selection
+    if found is None:
+        return stated | {"considered": len(scenario.mixes)}
+    return stated | {
+        "considered": found.n_considered,
+        "left_out_save_at_most_fraction": 1.0 - 1.0 / (1.0 + found.largest_extra_cost_fraction),
+        "left_out_save_on_average_fraction": 1.0 - 1.0 / (1.0 + found.mean_extra_cost_fraction),
     }
 
 

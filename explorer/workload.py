@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,16 +25,15 @@ from explorer.inputs import Inputs, named_network, named_trace
 from explorer.space import Space, read_space
 from models.architectures import LoweredNetwork, lower
 from models.hardware.memory import memory_capacity_bytes, memory_kind
-from models.precision.budget import budget_nats, mixes_of_space, recipes_under_budget
+from models.precision.budget import MixSelection, budget_nats, mixes_of_space, recipes_under_budget
 from models.precision.error import known_kappa, mix_kl_nats
 from models.precision.mix import RECIPES, PrecisionMix
 from models.precision.prices import Load, representative_loads
-from models.serving.scenario import ServingScenario, Slo, Speculation, System
+from models.serving.scenario import BATCH_GRID, ServingScenario, Slo, Speculation, System
 from models.serving.steady import require_served
 from models.tables import constants
 from models.workload.distribution import (
     RequestDistribution,
-    RequestMoments,
     observed_distribution,
     request_distribution,
     request_moments,
@@ -47,8 +47,11 @@ from models.workload.sessions import Sessions, multi_turn
 SEARCHED_RECIPES = ("bf16", "deepseek_v3", "fp8_kv8", "w8a8_kv8", "w4a16", "w4a16_kv8", "q4_k_m", "nvfp4")
 """Recipes that compete with the mixes found for a space; those beyond the budget are left out."""
 
-MAX_MIXES = 8
-"""Mixes that compete inside a design at most: each is one more alternative of every degree and batch."""
+MIX_BATCHES = 80
+"""Mixes times batch sizes that are tried on each plan: an exact search takes twice as long with twice as many."""
+
+FEWEST_MIXES, MOST_MIXES = 4, 8
+"""Bounds on the mixes that compete inside a design."""
 
 DEFAULT_RECIPES = ("bf16", "deepseek_v3", "w4a16")
 """Without a quality budget: 16-bit, 8-bit and 4-bit weights as they are served today."""
@@ -65,6 +68,8 @@ class Quality:
     """What bf16 everywhere costs, to say by how much an impossible budget is missed."""
     kappa: float = 1.0
     """KL of this network over that of the profile's in the same mix."""
+    selection: MixSelection | None = None
+    """How the mixes were chosen where they were searched for."""
 
 
 @contextmanager
@@ -137,6 +142,7 @@ def read_quality(
     network: LoweredNetwork,
     native_sets: Iterable[Collection[str]],
     loads: tuple[Load, ...] | None = None,
+    n_batches: int = 1,
 ) -> Quality:
     """
     The mixes a study allows: named recipes, and what arrays of `native_sets` run best within the budget.
@@ -153,8 +159,9 @@ def read_quality(
     with pointing_at("/quality"):
         budget = budget_nats(network, max_kl_nats=asked, no_worse_than=document.no_worse_than, kappa=kappa)
         sets = tuple(tuple(each) for each in native_sets)
-        mixes = _competing_mixes(budget, document.no_worse_than, network, sets, kappa, loads)
-    return _quality(budget, mixes, network, kappa)
+        limit = int(np.clip(MIX_BATCHES // n_batches, FEWEST_MIXES, MOST_MIXES))
+        found = _competing_mixes(budget, document.no_worse_than, network, sets, kappa, loads, limit)
+    return dataclasses.replace(_quality(budget, found.mixes, network, kappa), selection=found)
 
 
 @functools.lru_cache(maxsize=64)
@@ -165,12 +172,13 @@ def _competing_mixes(
     native_sets: tuple[tuple[str, ...], ...],
     kappa: float,
     loads: tuple[Load, ...] | None,
-) -> tuple[PrecisionMix, ...]:
+    limit: int,
+) -> MixSelection:
     """bf16, the recipe that sets the budget, and what costs least beside them: other recipes or mixes found."""
     recipes = recipes_under_budget(budget, network, names=SEARCHED_RECIPES, kappa=kappa)
     kept = [mix for mix in recipes if mix.name in ("bf16", named)]
     return mixes_of_space(
-        budget, network, native_sets, always=kept, candidates=recipes, loads=loads, kappa=kappa, limit=MAX_MIXES
+        budget, network, native_sets, always=kept, candidates=recipes, loads=loads, kappa=kappa, limit=limit
     )
 
 
@@ -221,7 +229,10 @@ def read_serving(
         _require_context(requests, network)
     space = read_space(study.space)
     moments = request_moments(requests)
-    quality = read_quality(study.quality, network, native_sets(space), _loads(moments, document.batching.max_batch))
+    largest = document.batching.max_batch
+    loads = representative_loads((moments.context_tokens,), moments.prompt_tokens, largest)
+    n_batches = sum(batch <= largest for batch in BATCH_GRID)
+    quality = read_quality(study.quality, network, native_sets(space), loads, n_batches)
     scenario = ServingScenario(
         name=document.name,
         network=network,
@@ -238,11 +249,6 @@ def read_serving(
         turns_per_session=_turns_per_session(document.requests, inputs),
     )
     return scenario, quality
-
-
-def _loads(requests: RequestMoments, max_batch: int) -> tuple[Load, ...]:
-    """Steps of a serving scenario that its mixes are chosen for."""
-    return representative_loads((requests.context_tokens,), requests.prompt_tokens, max_batch)
 
 
 def _turns_per_session(document: RequestsDocument, inputs: Inputs) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -163,6 +164,18 @@ def mixes_of_classes(
     return tuple(found.values())
 
 
+@dataclass(frozen=True)
+class MixSelection:
+    """Mixes that compete in a search, and what leaving out the others costs on the loads they were chosen on."""
+
+    mixes: tuple[PrecisionMix, ...]
+    n_considered: int
+    """Distinct optima of all class sets and loads, and the candidates beside them."""
+    largest_extra_cost_fraction: float
+    """Cost of the best kept mix over the optimum of all combinations, at the load and class set served worst."""
+    mean_extra_cost_fraction: float
+
+
 def mixes_of_space(
     budget: float,
     network: LoweredNetwork,
@@ -175,7 +188,7 @@ def mixes_of_space(
     profile: AmplificationProfile | None = None,
     limit: int = 12,
     tolerance: float = 0.02,
-) -> tuple[PrecisionMix, ...]:
+) -> MixSelection:
     """
     Return the mixes worth evaluating in a space whose designs have one of several sets of native classes.
 
@@ -203,7 +216,7 @@ def mixes_of_space(
 
     Returns
     -------
-    tuple of PrecisionMix
+    MixSelection
         `always` first.
 
     Raises
@@ -230,8 +243,10 @@ def mixes_of_space(
         raise ValueError(complaint)
     mixes = list(known.values())
     regret = [mix_costs(network, mixes, groups, native, judged) / best[:, None] for native, groups, best in optima]
-    kept = _cover(np.concatenate(regret) - 1.0, limit, tolerance, list(range(len(always))))
-    return tuple(mixes[index] for index in kept)
+    extra = np.concatenate(regret) - 1.0
+    kept = _cover(extra, limit, tolerance, list(range(len(always))))
+    served = extra[:, kept].min(axis=1)
+    return MixSelection(tuple(mixes[i] for i in kept), len(mixes), float(served.max()), float(served.mean()))
 
 
 def _cover(regret: FloatArray, limit: int, tolerance: float, always: Sequence[int] = ()) -> list[int]:

@@ -247,3 +247,28 @@ def test_a_reference_chip_that_cannot_hold_a_scenario_is_refused():
     document = mixture()
     document["workload"]["scenarios"][1] |= {"network": "llama-3.1-70b", "reference_chip": "a40"}
     assert "scenarios.1.reference_chip: must hold the scenario in its memory, a40 does not" in refused(document)
+
+
+class TestTrainingQuality:
+    SYSTEM = {"n_chips": 16, "n_chips_per_node": 8}
+
+    def result(self, **quality):
+        document = of_kind(TRAINING, system=self.SYSTEM, search={"trials": 6}, quality=quality)
+        document["space"] |= {"memory_stacks": [4]}
+        return explore_study(document, None, lambda done, total: None)
+
+    def test_a_recipe_whose_forward_formats_exceed_the_budget_gives_a_result_that_says_so(self):
+        result = self.result(no_worse_than="bf16")
+        assert not result["feasible"]
+        assert result["binding_limit"]["limit"] == "quality"
+
+    def test_the_explanation_states_errors_of_gradients_and_margins_of_the_stored_state(self):
+        section = self.result(no_worse_than="deepseek_v3")["explanation"]["precision"]
+        assert section["kl_nats"] == pytest.approx(section["budget_nats"])
+        training = section["training"]
+        assert training["weight_gradient_error_ratio"]["ffn_up"] == pytest.approx(0.0364, rel=0.02)
+        margins = {row["module"]: row.get("margin_ratio") for row in training["state"]}
+        assert set(margins) == {"gradient_storage", "master_weight", "first_moment", "second_moment"}
+        assert all(margin > 1 for margin in margins.values() if margin is not None)
+        assert training["state_bytes_per_parameter"] == 12
+        assert "gradients" in training["in_budget"]
