@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -211,4 +212,31 @@ def test_gguf_without_a_known_family_and_other_files_are_refused(tmp_path: Path)
         read_weights(tmp_path / "y.bin")
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     with pytest.raises(ValueError, match=r"must hold a .safetensors file, found none"):
+        read_weights(tmp_path)
+
+
+def test_hostile_json_takes_at_most_forty_bytes_for_each_of_its_own_and_its_length_is_limited(tmp_path: Path) -> None:
+    header = b'{"a":[' + b"{}," * 100_000 + b"0]}"
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="must be described by an object"):
+            read_weights(tmp_path)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 40 * len(header)
+    longest = b" " * 8_000_001
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(longest)) + longest)
+    with pytest.raises(ValueError, match="header must be at most 8000000 bytes long, got 8000001"):
+        read_weights(tmp_path)
+
+
+def test_a_file_of_zeros_claims_no_memory_beyond_its_limit(tmp_path: Path) -> None:
+    with (tmp_path / "x.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", 2**62))
+        file.truncate(2**33)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    with pytest.raises(ValueError, match="does not fit the file of 8589934592 bytes"):
         read_weights(tmp_path)
