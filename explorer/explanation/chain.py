@@ -33,6 +33,9 @@ LEAST_SHARE = 1e-3
 NON_BINDING_GAIN_FRACTION = 0.005
 """A resource does not bind where the factor of a step gains less than this on it."""
 
+FORESEEN_FRACTION = 0.5
+"""Share of that gain below which the shares must foresee it, as they can be off on what hardly waits."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Shares:
@@ -197,7 +200,7 @@ def _others(work: Work, shares: Shares, binding: str, factor: float) -> list[dic
                 "resource": name,
                 "predicted_gain_fraction": foreseen,
                 "gain_fraction": float(gain_fraction(before, with_more(work, name, factor).now().cost())[0]),
-                "binds": foreseen >= NON_BINDING_GAIN_FRACTION,
+                "binds": foreseen >= FORESEEN_FRACTION * NON_BINDING_GAIN_FRACTION,
             }
         )
     return rows

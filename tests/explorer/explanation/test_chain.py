@@ -15,8 +15,11 @@ from explorer.explanation.chain import (
 )
 from explorer.explanation.prediction import predicted, with_host
 from explorer.explanation.resources import RESOURCES, relieved
-from explorer.explanation.work import gain_fraction
-from tests.explorer.explanation.reference_designs import PARAMS, work_on
+from explorer.explanation.work import gain_fraction, work_of
+from explorer.known_work import fitted_to
+from explorer.problem import judge_designs
+from models.hardware.catalog import chip_designs
+from tests.explorer.explanation.reference_designs import PARAMS, problem_of, work_on
 
 PREDICTION_TOLERANCE_FRACTION = 0.1
 
@@ -52,6 +55,16 @@ class TestReferenceStudies:
         assert all(0.0 <= share <= 1.0 for share in shares.values())
         if shares["power_cap"] < 0.01:
             assert sum(shares.values()) == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize(("name", "chip"), [("chat-550-150", "h100_sxm"), ("reasoning-moe", "mi300x")])
+def test_what_binds_real_chips_is_predicted_as_well(name, chip):
+    designs = chip_designs([chip])
+    problem = fitted_to(problem_of(name), designs)
+    first = bottleneck_chain(work_of(problem, designs, judge_designs(problem, designs).chosen), n_steps=1)[0]
+    assert abs(first["predicted_gain_fraction"] / first["gain_fraction"] - 1.0) <= PREDICTION_TOLERANCE_FRACTION
+    idle = [row["gain_fraction"] for row in first["same_factor_on_others"] if not row["binds"]]
+    assert idle and max(idle) < NON_BINDING_GAIN_FRACTION
 
 
 def test_a_step_is_the_evaluation_of_the_design_with_more_of_its_resource():
