@@ -13,6 +13,47 @@ from service.engine import StudyEngine
 from service.errors import problem_responses
 from service.security import OPEN_PATHS, needed_scope
 
+STUDY_EXAMPLE: dict[str, Any] = {
+    "name": "chat",
+    "workload": {
+        "scenarios": [
+            {
+                "name": "chat",
+                "kind": "llm_serving",
+                "network": "llama-3.1-8b",
+                "requests": {"preset": "llmperf-550-150"},
+                "slo": {"ttft_p95": "1 s", "tpot_p95": "50 ms"},
+            }
+        ]
+    },
+    "budget": {"area": "600 mm2", "tdp": "500 W"},
+    "objectives": [{"metric": "sustainable_output_tokens_per_s_per_w", "direction": "maximize"}],
+    "search": {"sampler": "tpe", "trials": 20, "timeout": "30 s"},
+}
+"""A study that ends within seconds."""
+
+EVALUATION: dict[str, Any] = {
+    "type": "object",
+    "description": "Exactly one of chip, design and designs, and a study",
+    "required": ["study"],
+    "additionalProperties": False,
+    "properties": {
+        "chip": {"type": "string", "description": "Id of a chip of the catalogue"},
+        "design": {"type": "object", "description": "Design parameter -> value in SI units, codes by name"},
+        "designs": {"type": "array", "items": {"type": "object"}, "description": "Many designs, judged together"},
+        "study": {"$ref": "#/components/schemas/ModelStudy", "description": "Its space and search are not used"},
+        "replay": {
+            "anyOf": [{"type": "boolean"}, {"type": "string"}],
+            "description": "Whether the study's arrivals are replayed, or the name of a trace that is",
+        },
+        "profile": {
+            "anyOf": [{"type": "string"}, {"type": "object"}],
+            "description": "Calibration profile in place of the study's",
+        },
+    },
+}
+"""Schema of the body of an evaluation."""
+
 
 def document_openapi(app: FastAPI, engine: StudyEngine, problem: type[BaseModel], keys_required: bool) -> None:
     """Make the application describe itself; the document is built once, when it is first asked for."""
@@ -73,5 +114,10 @@ def _add_study(document: dict[str, Any], schema: dict[str, Any]) -> None:
         schemas.update(each.pop("$defs", {}))
     schemas["ModelStudy"], schemas["OutsideStudy"] = schema, outside
     schemas["Study"] = {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("ModelStudy", "OutsideStudy")]}
-    body = document["paths"]["/v1/studies"]["post"]["requestBody"]["content"]["application/json"]
-    body["schema"] = {"$ref": "#/components/schemas/Study"}
+    schemas["Evaluation"] = EVALUATION
+    for path, name, example in (
+        ("/v1/studies", "Study", STUDY_EXAMPLE),
+        ("/v1/evaluations", "Evaluation", {"chip": "h100_sxm", "study": STUDY_EXAMPLE}),
+    ):
+        body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        body |= {"schema": {"$ref": f"#/components/schemas/{name}"}, "example": example}

@@ -18,9 +18,21 @@ from service.stored_inputs import load_inputs, read_named_study
 router = APIRouter(prefix="/v1", tags=["exports"])
 
 
+JSON_FILE = {
+    "type": "object",
+    "required": ["designs"],
+    "properties": {
+        "designs": {"type": "array", "items": {"type": "object"}, "description": "Records of trials with study_id"}
+    },
+}
+
+
 def _files(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """How the specification describes the file that is sent."""
-    content = {exports.MEDIA_TYPES[kind].partition(";")[0]: {"schema": {"type": "string"}} for kind in kinds}
+    content = {
+        exports.MEDIA_TYPES[kind].partition(";")[0]: {"schema": JSON_FILE if kind == "json" else {"type": "string"}}
+        for kind in kinds
+    }
     return {200: {"description": "The file, sent as it is written", "content": content}}
 
 

@@ -37,7 +37,7 @@ class ServiceProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def wait_until_serving(self, timeout_s: float = 30.0) -> None:
+    def wait_until_serving(self, timeout_s: float = 90.0) -> None:
         """Wait until the process answers, and learn its address."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and self._process.poll() is None:
@@ -49,7 +49,7 @@ class ServiceProcess:
             time.sleep(0.05)
         raise TimeoutError(self._log.read_text()[-4000:])
 
-    def wait_until_working(self, timeout_s: float = 30.0) -> None:
+    def wait_until_working(self, timeout_s: float = 90.0) -> None:
         """Wait until a worker has begun."""
         deadline = time.monotonic() + timeout_s
         while not any(line.get("event") == "working" for line in self._messages()):

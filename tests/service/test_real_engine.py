@@ -127,3 +127,22 @@ def test_catalogues_list_the_chips_and_networks_of_the_model(real_client: TestCl
     chips = {item["id"] for item in real_client.get("/v1/chips").json()["items"]}
     assert {"a100_sxm", "h100_sxm"} <= chips
     assert real_client.get("/v1/networks/llama-3.1-70b").json()["n_parameters"] == pytest.approx(70.55e9, rel=0.005)
+
+
+def test_a_batch_of_designs_comes_in_its_order_and_each_fault_has_a_pointer(real_client: TestClient) -> None:
+    chip = real_client.post("/v1/evaluations", json={"chip": "h100_sxm", "study": study_document()}).json()
+    designs = [chip["design"] | {"clock_hz": clock_hz} for clock_hz in (1.6e9, 1.2e9)]
+    answer = real_client.post("/v1/evaluations", json={"designs": designs, "study": study_document()})
+    assert answer.status_code == 200, answer.text
+    assert [item["design"]["clock_hz"] for item in answer.json()["items"]] == [1.6e9, 1.2e9]
+    wrong = [designs[0], designs[0] | {"n_cores": 0}, designs[0] | {"cores": 1}]
+    refused = problem_of(real_client.post("/v1/evaluations", json={"designs": wrong, "study": study_document()}), 422)
+    assert [error["pointer"] for error in refused["errors"]] == ["/designs/1", "/designs/2/cores"]
+
+
+def test_a_batch_beyond_the_limit_is_refused(real_client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = real_client.app.state  # type: ignore[attr-defined]
+    monkeypatch.setattr(state, "settings", state.settings.model_copy(update={"max_evaluated_designs": 2}))
+    asked = {"designs": [{}, {}, {}], "study": study_document()}
+    refused = problem_of(real_client.post("/v1/evaluations", json=asked), 422)
+    assert refused["errors"] == [{"pointer": "/designs", "detail": "must be at most 2 designs, got 3"}]
