@@ -48,7 +48,8 @@ def random_boxes(problem, n_boxes, seed, widest=1.0):
     last = np.where(several, np.minimum(first + width, sizes - 1), first)
     windows = problem.scenarios[0].windows[rng.integers(len(problem.scenarios[0].windows), size=n_boxes)]
     begin = rng.integers(windows[:, 0], windows[:, 1] + 1)
-    return Boxes(first, last, begin, rng.integers(begin, windows[:, 1] + 1), np.arange(n_boxes))
+    end, nothing = rng.integers(begin, windows[:, 1] + 1), np.zeros((n_boxes, 0), dtype=bool)
+    return Boxes(first, last, begin, end, np.arange(n_boxes), nothing)
 
 
 def points_inside(boxes, seed):
