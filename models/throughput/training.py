@@ -154,7 +154,9 @@ def compile_training(scenario: TrainingScenario) -> CompiledWork:
         idle_ratio=np.array([step.bubble_ratio for step in steps]),
         memory_bytes=np.array([step.memory.total_bytes for step in steps]),
         choices={name: np.array([getattr(plan, name) for plan in plans]) for name in PLAN_CHOICES},
-        window_key=np.zeros(len(plans), dtype=np.int64),
+        window_key=np.array(
+            [plan.tensor_parallel * scenario.system.n_chips + plan.pipeline_parallel for plan in plans]
+        ),
     )
 
 
