@@ -78,10 +78,9 @@ def _tdp(search: ExactSearch) -> float:
 
 
 def _document(search: ExactSearch) -> dict[str, Any]:
-    sign = search.objective.sign
     return {
-        "best": _finite(sign * search.incumbent.cost),
-        "bound": _finite(sign * search.bound),
+        "best": _finite(search.objective.value(search.incumbent.cost)),
+        "bound": _finite(search.objective.value(search.bound)),
         "gap": _finite(search.gap),
         "complete": search.complete,
         "boxes": search.boxes_bounded,
@@ -106,7 +105,7 @@ def _bought(now: ExactSearch, more: ExactSearch) -> dict[str, Any]:
 
 
 def _gain(search: ExactSearch, before: float, after: float) -> float | None:
-    """Costs as the search has them: of a rate its negative."""
+    """Costs as the search has them: of a rate, and of the share that a regret leaves, the negative."""
     if not (np.isfinite(before) and np.isfinite(after)):
         return None
-    return float(after / before - 1.0 if search.objective.maximize else before / after - 1.0)
+    return float(after / before - 1.0 if before < 0 else before / after - 1.0)
