@@ -13,8 +13,8 @@ from explorer.records import TrialRecord
 from explorer.regret import alone, searched
 from explorer.space import designs_at, point_of
 
-BOXES_PER_SCENARIO = 40_000
-"""Boxes bounded for the best rate of each scenario in a report: a few seconds of work."""
+BOXES_PER_SCENARIO = 16_000
+"""Boxes bounded for the best rate of each scenario in a report: two or three seconds of work."""
 
 
 def with_alternatives(document: StudyDocument) -> StudyDocument:
