@@ -77,7 +77,7 @@ def test_a_heat_map_has_rows_and_columns_and_says_what_has_not_ended() -> None:
 def test_a_sweep_in_this_process_recommends_no_less_in_a_larger_budget() -> None:
     document = read_yaml(EXAMPLES / "sweep-budgets.yaml")
     document["axes"] = [{"name": "area", "values": ["500 mm2", "700 mm2"]}]
-    document["study"]["search"] = {"sampler": "random", "trials": 20, "seed": 1}
+    document["study"]["search"] = {"sampler": "random", "trials": 60, "seed": 1}
     done: list[int] = []
     result = explore_sweep(document, None, lambda n, of: done.append(n))
     small, large = result["heat_maps"][0]["values"][0]

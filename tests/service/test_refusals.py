@@ -78,9 +78,9 @@ def test_missing_migrations_are_said_by_readyz_until_they_are_there(tmp_path: Pa
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of 3 MiB."""
+    """A folder on a disk of 8 MiB."""
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(tmp_path)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)], capture_output=True, check=False
     )
     if mounted.returncode != 0:
         pytest.skip("no right to mount a small disk")
