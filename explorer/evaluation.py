@@ -19,6 +19,8 @@ from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.problem import Judgement, Problem, evaluate_all, judge_evaluated
 from explorer.records import CODES, design_document, metrics_document, operating_point
 from explorer.runners_up import with_runners_up
+from explorer.scaling.chip_counts import read_chip_counts
+from explorer.scaling.report import scaling_document
 from explorer.workload import pointing_at
 from models.checks import UnknownNameError, require_known
 from models.hardware.catalog import chip, chip_designs, field_provenance
@@ -47,7 +49,8 @@ def evaluate_document(
     document : dict
         {chip: id} or {design: {...}}, and {study: a study document}, whose space and search are not used; with
         {replay: true} the study's arrivals are replayed, with {replay: name} a trace at its own times; with
-        {profile: ...} a calibration profile in place of the study's.
+        {profile: ...} a calibration profile in place of the study's; with {scaling: true}, {scaling: {max_chips: n}}
+        or {scaling: {chips: [n, ...]}} the design in systems of other sizes too.
     inputs : Path or Uploads, optional
         Where files and networks named by the study lie.
     known : KnownWork, optional
@@ -60,7 +63,7 @@ def evaluate_document(
     """
     if not isinstance(document, dict) or not isinstance(document.get("study"), dict):
         raise StudyError([{"pointer": "/study", "detail": "must be a study document"}])
-    unknown = set(document) - {"chip", "design", "study", "replay", "profile"}
+    unknown = set(document) - {"chip", "design", "study", "replay", "profile", "scaling"}
     if unknown:
         raise StudyError([{"pointer": f"/{name}", "detail": "is no known field"} for name in sorted(unknown)])
     if ("chip" in document) == ("design" in document):
@@ -75,6 +78,8 @@ def evaluate_document(
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
     trace = _replayed_trace(problem, document.get("replay", False), inputs)
+    asked_sizes = document.get("scaling", False)
+    chips = [] if asked_sizes is False else read_chip_counts(asked_sizes, problem.scenarios[0].system)
     evaluations = evaluate_all(problem, designs)
     judgement = judge_evaluated(problem, designs, evaluations)
     answer = judgement_document(problem, judgement, document.get("chip"))
@@ -82,6 +87,9 @@ def evaluate_document(
     if document.get("replay", False):
         points = [answer["operating_point"]]
         answer["percentiles"] = design_percentiles(problem, designs, points, trace, timeline=True)[0]
+    if chips:
+        stated = isinstance(asked_sizes, dict) and "chips" in asked_sizes
+        answer["scaling"] = scaling_document(problem, designs, chips, stated=stated)
     return answer
 
 

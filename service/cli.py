@@ -129,6 +129,30 @@ def evaluate(
 
 
 @app.command()
+def scale(
+    design: Annotated[str, typer.Argument(help="Chip of the catalogue, or a design file (YAML).")],
+    workload: Annotated[Path, typer.Argument(help="Study document whose workload and node are used.")],
+    chips: Annotated[
+        list[int] | None, typer.Option(help="Chips of a system; may be repeated. By default from 1 to many nodes.")
+    ] = None,
+    max_chips: Annotated[int | None, typer.Option(help="Where the default sizes end; 16384 if left out.")] = None,
+    profile: ProfileOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show how a design scales from one chip to many nodes, what binds and where the best plan changes."""
+    with one_line_errors():
+        from explorer.evaluation import chip_or_design, evaluate_document
+        from explorer.files import read_yaml, with_profile
+        from service.scaling_tables import print_scaling, scaling_only
+
+        asked = {"chips": chips, "max_chips": max_chips}
+        sizes = {name: value for name, value in asked.items() if value is not None} or True
+        study = {"study": with_profile(read_yaml(workload), profile), "scaling": sizes}
+        result = scaling_only(evaluate_document(chip_or_design(design, Path()) | study, workload.parent))
+        print_json(result) if as_json else print_scaling(result)
+
+
+@app.command()
 def explain(
     file: Annotated[Path, typer.Argument(help="Result of explore (JSON), or a study (YAML).")],
     design: Annotated[

@@ -1,0 +1,1 @@
+"""How a design scales out from one chip to many nodes."""
