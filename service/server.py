@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -48,6 +49,8 @@ def serve(settings: Settings, engine: StudyEngine) -> int:
     server = uvicorn.Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _note)  # uvicorn stops on them, then raises them again
+    gc.collect()
+    gc.freeze()  # a collection that goes through all that start-up made stops every request for a tenth of a second
     server.run(sockets=[listener])
     return 0 if server.started else 1
 

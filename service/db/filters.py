@@ -64,10 +64,11 @@ class FilterError(ValueError):
 
 @dataclass(frozen=True)
 class Filter:
-    """A compiled filter: its SQL condition and the fields it names."""
+    """A compiled filter: its SQL condition, the fields it names, and field -> what every match meets of it."""
 
     condition: Condition
     names: frozenset[str]
+    required: dict[str, Condition]
 
 
 def compile_filter(text: str) -> Filter:
@@ -94,7 +95,7 @@ def compile_filter(text: str) -> Filter:
         raise FilterError("filter is nested too deeply") from error
     names = _checked_names(tree)
     try:
-        return Filter(cast(Condition, _ToSql().transform(tree)), names)
+        return Filter(cast(Condition, _ToSql().transform(tree)), names, _required(tree))
     except lark.exceptions.VisitError as error:
         raise FilterError(str(error.orig_exc)) from error
 
@@ -110,6 +111,19 @@ def _checked_names(tree: lark.Tree[Any]) -> frozenset[str]:
     if len(names) > _MOST_COMPARISONS:
         raise FilterError(f"filter must have at most {_MOST_COMPARISONS} comparisons, got {len(names)}")
     return frozenset(names)
+
+
+def _required(tree: lark.Tree[Any]) -> dict[str, Condition]:
+    """Field -> condition that every match meets, of a kind that an index of the field narrows down."""
+    met: dict[str, list[Condition]] = {}
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if node.data in ("both", "group"):
+            waiting += cast("list[lark.Tree[Any]]", node.children)
+        elif node.data == "membership" or (node.data == "comparison" and node.children[1] != "!="):
+            met.setdefault(str(node.children[0]), []).append(cast(Condition, _ToSql().transform(node)))
+    return {name: sa.and_(*conditions) for name, conditions in met.items()}
 
 
 def _nodes(tree: lark.Tree[Any]) -> Iterator[tuple[lark.Tree[Any], int]]:

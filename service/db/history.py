@@ -16,9 +16,13 @@ from service.db.design_rows import RECORD_COLUMNS, WITH_RECORDS, records_of
 from service.db.fields import Field, FieldError, field, metric_field, number_field
 from service.db.filters import Filter
 from service.db.tables import COVERED_COLUMNS, INDEXED_COLUMNS, designs
+from service.db.walk import Search, hinted
 
 MOST_SELECTED = 500_000
-"""Designs of a selection whose front is computed."""
+"""Designs of a selection from which the front is computed here, those left out that some of the first ones beat."""
+
+FIRST_SELECTED, MOST_STRONG = 2_000, 12
+"""Designs that are looked at first, and how many of their front then sort out others."""
 
 MOST_DISTINCT = 50
 """Values of a text or whole-number field that a facet lists; numbers with more become a histogram."""
@@ -67,14 +71,17 @@ def list_designs(
     session: Session, chosen: Filter | None, order: Order, behind: Sequence[Any] | None, limit: int
 ) -> list[HistoryRow]:
     """Return designs that meet the filter, from behind a sort key; without a value of the order, none."""
-    keys = _sort_keys(order, _walks_index(chosen, order))
-    page = sa.select(*(key.label(f"key_{i}") for i, key in enumerate(keys)))
-    page = page.order_by(*(key.desc() if order.descending else key for key in keys)).limit(limit)
+    keys = _sort_keys(order, session.get_bind().dialect.name == "sqlite" or _walks_index(chosen, order))
+    by = tuple(key.desc() if order.descending else key for key in keys)
+    after = None if behind is None else _behind(keys, behind, order.descending)
+    page = sa.select(*(key.label(f"key_{i}") for i, key in enumerate(keys))).order_by(*by).limit(limit)
     if order.field is not None:
         page = page.where(keys[0].is_not(None))
-    if behind is not None:
-        page = page.where(_behind(keys, behind, order.descending))
-    page = _hinted(_where(page, chosen), chosen, order)
+    if after is not None:
+        page = page.where(after)
+    name = None if order.field is None else order.field.name
+    search = Search(chosen, _names(chosen) | ({name} if name else set()), name, by, after, limit)
+    page = hinted(session, _where(page, chosen), search)
     return rows_at(session, [tuple(row) for row in session.execute(page)])
 
 
@@ -92,25 +99,48 @@ def front_keys(session: Session, chosen: Filter | None, metrics: Sequence[str]) 
     Raises
     ------
     SelectionError
-        If more than `MOST_SELECTED` designs are selected.
+        If more than `MOST_SELECTED` designs are left to compare.
     """
     fields = [metric_field(name) for name in metrics]
-    columns = [each.column for each in fields]
-    query: sa.Select[Any] = sa.select(*columns, designs.c.study_id, designs.c.number)
+    costs = [each.column * (-1.0 if each.direction == "maximize" else 1.0) for each in fields]
+    query: sa.Select[Any] = sa.select(*(each.column for each in fields), designs.c.study_id, designs.c.number)
     query = query.where(designs.c.feasible.is_(True))
-    query = _where(query, chosen).where(*(column.is_not(None) for column in columns)).limit(MOST_SELECTED + 1)
-    query = _hinted(query, chosen, Order(None, False), whole=True)
-    rows = _driver_rows(session, query)
+    query = _where(query, chosen).where(*(each.column.is_not(None) for each in fields))
+    query = hinted(session, query, Search(chosen, _names(chosen) | {*metrics, "feasible"}))
+    rows = _driver_rows(session, query.limit(FIRST_SELECTED))
+    if len(rows) == FIRST_SELECTED:
+        beaten = [_beaten(costs, each) for each in _strong(_costs(fields, rows))]
+        rows = _driver_rows(session, query.where(sa.not_(sa.or_(*beaten))).limit(MOST_SELECTED + 1))
     if len(rows) > MOST_SELECTED:
-        raise SelectionError(f"the filter must select at most {MOST_SELECTED} designs for a front")
+        raise SelectionError(f"a front is made of at most {MOST_SELECTED} designs: the filter leaves more")
     if not rows:
         return []
-    *values, studies, numbers = zip(*rows, strict=True)
+    found = _costs(fields, rows)
+    front = np.flatnonzero(non_dominated(found))
+    ordered = front[np.lexsort(found[front].T[::-1])]
+    return [(rows[i][0], *rows[i][-2:]) for i in ordered.tolist()]
+
+
+def _costs(fields: Sequence[Field], rows: Sequence[tuple[Any, ...]]) -> FloatArray:
+    """Values of the fields, the smaller the better, of shape (n_rows, n_fields)."""
     signs = [-1.0 if each.direction == "maximize" else 1.0 for each in fields]
+    values = list(zip(*rows, strict=True))[: len(fields)]
     costs: FloatArray = np.stack([sign * np.array(each, float) for sign, each in zip(signs, values, strict=True)], 1)
-    front = np.flatnonzero(non_dominated(costs))
-    ordered = front[np.lexsort(costs[front].T[::-1])]
-    return [(values[0][i], studies[i], numbers[i]) for i in ordered.tolist()]
+    return costs
+
+
+def _strong(costs: FloatArray) -> FloatArray:
+    """Some points of the front of the first designs, spread over it: they beat most others inside the database."""
+    front = costs[np.flatnonzero(non_dominated(costs))]
+    front = front[np.argsort(front[:, 0])]
+    spread: FloatArray = front[np.unique(np.linspace(0, len(front) - 1, MOST_STRONG).astype(int))]
+    return spread
+
+
+def _beaten(costs: Sequence[sa.ColumnElement[Any]], point: FloatArray) -> sa.ColumnElement[bool]:
+    """Whether a design is nowhere better than a point and somewhere worse."""
+    pairs = list(zip(costs, point.tolist(), strict=True))
+    return sa.and_(*(cost >= value for cost, value in pairs), sa.or_(*(cost > value for cost, value in pairs)))
 
 
 def _driver_rows(session: Session, query: sa.Select[Any]) -> Sequence[tuple[Any, ...]]:
@@ -174,8 +204,8 @@ def facets(session: Session, chosen: Filter | None, names: Sequence[str]) -> lis
 
 def count_designs(session: Session, chosen: Filter | None) -> int:
     """Return how many designs a filter selects."""
-    query = _hinted(_where(sa.select(sa.func.count()).select_from(designs), chosen), chosen, Order(None, False))
-    return int(session.scalar(query) or 0)
+    query = _where(sa.select(sa.func.count()).select_from(designs), chosen)
+    return int(session.scalar(hinted(session, query, Search(chosen, _names(chosen)))) or 0)
 
 
 def _facet(session: Session, chosen: Filter | None, named: Field) -> dict[str, Any]:
@@ -235,18 +265,5 @@ def _where(query: sa.Select[Any], chosen: Filter | None) -> sa.Select[Any]:
     return query if chosen is None else query.where(chosen.condition)
 
 
-def _hinted(query: sa.Select[Any], chosen: Filter | None, order: Order, whole: bool = False) -> sa.Select[Any]:
-    """
-    Tell SQLite, which knows no distribution of values, how to go through the designs.
-
-    A filter whose fields the indexes cover walks the index of the order; any other one that names no study, or all
-    designs where the `whole` selection is read, goes through the narrow rows from end to end, which takes less than
-    looking each of them up in the order of an index.
-    """
-    if chosen is None:
-        return query.with_hint(designs, "NOT INDEXED", "sqlite") if whole else query
-    if "study_id" in chosen.names:
-        return query
-    if order.field is not None and _walks_index(chosen, order):
-        return query.with_hint(designs, f"INDEXED BY ix_designs_{order.field.name}", "sqlite")
-    return query.with_hint(designs, "NOT INDEXED", "sqlite")
+def _names(chosen: Filter | None) -> frozenset[str]:
+    return frozenset() if chosen is None else chosen.names

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.orm import Session
 
@@ -27,6 +28,13 @@ _SQLITE_CHECKPOINT_PAGES = 4_000
 
 class DatabaseUnreachableError(Exception):
     """The database does not answer, or its URL names none that chipfit can use."""
+
+
+class _HintingCompiler(SQLiteCompiler):
+    """Writes `INDEXED BY` and `NOT INDEXED` behind a table, which SQLAlchemy leaves out for SQLite."""
+
+    def get_from_hint_text(self, table: sa.FromClause, text: str | None) -> str | None:
+        return text
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ def open_database(text: str) -> Database:
     url = database_url(text)
     if url.get_backend_name() == "sqlite":
         pool = sa.create_engine(url, json_serializer=to_json)
+        pool.dialect.statement_compiler = _HintingCompiler
         sa.event.listen(pool, "connect", _configure_sqlite)
         sa.event.listen(pool, "begin", _begin_sqlite)
     else:

@@ -51,3 +51,17 @@ def test_any_text_is_compiled_or_refused(words: list[str]) -> None:
 def test_a_number_in_quotes_is_refused_where_a_number_is_held() -> None:
     with pytest.raises(FilterError, match="area_mm2 must carry a unit, such as '600 mm2', got '600'"):
         compile_filter('area_mm2 < "600"')
+
+
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ("area_mm2 < 600 and (tdp_w < 3 and area_mm2 > 2)", {"area_mm2", "tdp_w"}),
+        ("area_mm2 < 600 or tdp_w < 3", set()),
+        ("not area_mm2 < 600 and tdp_w != 3", set()),
+        ("area_mm2 < 600 and (tdp_w < 3 or n_cores = 2) and n_cores in (1, 2)", {"area_mm2", "n_cores"}),
+    ],
+    ids=["all", "either", "negated", "in"],
+)
+def test_a_filter_tells_what_every_match_meets(text: str, required: set[str]) -> None:
+    assert set(compile_filter(text).required) == required
