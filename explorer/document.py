@@ -370,6 +370,10 @@ class SearchDocument(_Strict):
     certify: bool = Field(False, description="prove how far the result is from the best of the space")
     target_gap: float = Field(0.01, ge=0, lt=1, description="relative gap at which a proof ends")
     timeout: Duration = Field(60.0, description="search time after which a study ends with what it has")
+    stall_trials: int | None = Field(
+        None, ge=1, le=100_000,
+        description="trials without a better design or larger hypervolume after which a sampler ends (no proof does)",
+    )  # fmt: skip
     warm_start: bool | WarmStartDocument = Field(False, description="begin with the best designs of past studies")
 
 

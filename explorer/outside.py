@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import optuna
-from optuna.trial import TrialState, create_trial
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from explorer.document import StudyError, TechnologyDocument, read_document
@@ -18,7 +15,7 @@ from explorer.objectives import Objective
 from explorer.quantities import Duration, Power
 from explorer.records import TrialRecord, design_document
 from explorer.report import binding_limit, front_of, recommended_of
-from explorer.samplers import AUTO, EXACT, SAMPLERS, distributions, optuna_study, unseen
+from explorer.samplers import AUTO, EXACT, SAMPLERS, asked, distinct, seen_points
 from explorer.space import Space, designs_at, point_of, read_space, values_at
 from models.checks import IntArray, UnknownNameError, require_known
 
@@ -140,32 +137,18 @@ def propose_outside(
     away : sequence of mapping
         Parameters of trials that are being judged or have failed; the sampler keeps off them.
     """
-    number = len(records) + len(away)
-    rng = np.random.default_rng([problem.document.search.seed, number])
-    gone = [point_of(problem.space, dict(params)) for params in away]
-    asked = _asked(problem, records, gone, int(rng.integers(2**31)), min(count, problem.n_trials - number))
-    seen = {tuple(point_of(problem.space, record.params)) for record in records} | {tuple(point) for point in gone}
-    points = []
-    for params in asked:
-        point = unseen(np.array([int(value) for value in params.values()]), problem.space, seen, rng)
-        seen.add(tuple(point))
-        points.append(point)
-    return _proposals(problem, np.array(points, dtype=np.int64)) if points else []
-
-
-def _asked(
-    problem: OutsideProblem, records: Sequence[TrialRecord], gone: Sequence[IntArray], seed: int, count: int
-) -> list[dict[str, Any]]:
-    """What Optuna's sampler asks for, knowing what came back and what is away."""
-    name, allowed = problem.document.search.sampler, distributions(problem.space)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = SAMPLERS[DEFAULT_SAMPLER if name == AUTO else name](seed)
-        study = optuna_study(problem.space, problem.objectives, records, sampler)
-        for point in gone:
-            params = {name: int(value) for name, value in zip(allowed, point, strict=True)}
-            study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=allowed))
-        return [study.ask(allowed).params for _ in range(count)]
+    number, space = len(records) + len(away), problem.space
+    gone = [point_of(space, dict(params)) for params in away]
+    name = problem.document.search.sampler
+    count = max(0, min(count, problem.n_trials - number))
+    if not count:
+        return []
+    seeds = [problem.document.search.seed, number]
+    points = asked(
+        DEFAULT_SAMPLER if name == AUTO else name, space, problem.objectives, records, seeds, count, away=gone
+    )
+    seen = seen_points(space, records) | {tuple(point) for point in gone}
+    return _proposals(problem, distinct(points, space, seen, np.random.default_rng([*seeds, 1])))
 
 
 def _proposals(problem: OutsideProblem, points: IntArray) -> list[Proposal]:

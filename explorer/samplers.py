@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import optuna
@@ -12,33 +12,56 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from explorer.evolution_sampler import EvolutionSampler
 from explorer.objectives import Objective
 from explorer.records import TrialRecord
+from explorer.sequence_samplers import ExhaustiveSampler, SobolSampler
 from explorer.space import Space, point_of
 from models.checks import IntArray
-
-SamplerFactory = Callable[[int], BaseSampler]
 
 STARTUP_TRIALS = 20
 """Random trials before TPE builds its model."""
 
+POPULATION = 40
+"""Trials of one generation of NSGA-II and NSGA-III."""
 
-def _tpe(seed: int) -> BaseSampler:
-    return optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=STARTUP_TRIALS)
+CMA_POPULATION = 10
+"""Trials of one generation of CMA-ES, which learns after each."""
 
 
-def _qmc(seed: int) -> BaseSampler:
-    return optuna.samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+@dataclass(frozen=True)
+class Request:
+    """
+    What a sampler is made from.
+
+    `study_seed` is the same for the whole study and `seed` differs from batch to batch; `allowed` are the parameters
+    it chooses.
+    """
+
+    study_seed: int
+    seed: int
+    allowed: Mapping[str, BaseDistribution]
+
+
+SamplerFactory = Callable[[Request], BaseSampler]
+
+
+def _tpe(request: Request) -> BaseSampler:
+    return optuna.samplers.TPESampler(
+        seed=request.seed, multivariate=True, constant_liar=True, n_startup_trials=STARTUP_TRIALS
+    )
 
 
 SAMPLERS: Mapping[str, SamplerFactory] = {
     "tpe": _tpe,
-    "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
-    "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=50),
-    "nsga3": lambda seed: optuna.samplers.NSGAIIISampler(seed=seed, population_size=50),
-    "qmc": _qmc,
+    "random": lambda request: optuna.samplers.RandomSampler(seed=request.seed),
+    "nsga2": lambda request: optuna.samplers.NSGAIISampler(seed=request.seed, population_size=POPULATION),
+    "nsga3": lambda request: optuna.samplers.NSGAIIISampler(seed=request.seed, population_size=POPULATION),
+    "cmaes": lambda request: EvolutionSampler(request.allowed, request.seed, CMA_POPULATION),
+    "qmc": lambda request: SobolSampler(request.allowed, request.study_seed),
+    "exhaustive": lambda request: ExhaustiveSampler(request.allowed),
 }
-"""Sampler of Optuna by name -> function of a seed."""
+"""Sampler by name -> function of a request. All are Optuna's or extend its `BaseSampler`."""
 
 EXACT = "exact"
 """Our own: proposals come from the branch and bound."""
@@ -46,49 +69,85 @@ EXACT = "exact"
 AUTO = "auto"
 """Exact where every objective can be bounded, TPE where not."""
 
+EXHAUSTIVE = "exhaustive"
+"""Every design of the space, in order."""
+
 SAMPLER_NAMES = (AUTO, EXACT, *SAMPLERS)
 
+ONE_OBJECTIVE = ("cmaes",)
+"""Samplers that follow one objective."""
 
-def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Index of each parameter's value: an integer where values are ordered, a category otherwise."""
+BATCH_TRIALS: Mapping[str, int] = {"tpe": 5, "cmaes": CMA_POPULATION}
+"""Trials that a sampler is asked for before it learns how they did, where fewer than a chunk."""
+
+
+def distributions(space: Space, filled: Collection[str] = ()) -> dict[str, BaseDistribution]:
+    """
+    Index of each parameter's value: an integer where values are ordered, a category otherwise.
+
+    Parameters that are `filled` by a rule, and so not chosen by the sampler, are left out.
+    """
     return {
         p.name: IntDistribution(0, len(p.values) - 1)
         if p.ordered
         else CategoricalDistribution(list(range(len(p.values))))
         for p in space.parameters
+        if p.name not in filled
     }
 
 
 def optuna_study(
-    space: Space, objectives: Sequence[Objective], records: Sequence[TrialRecord], sampler: BaseSampler | None = None
+    space: Space,
+    objectives: Sequence[Objective],
+    records: Sequence[TrialRecord],
+    sampler: BaseSampler | None = None,
+    filled: Collection[str] = (),
 ) -> optuna.Study:
     """Return an in-memory Optuna study that holds every record as a finished trial, named constraints included."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
         directions=["maximize" if o.maximize else "minimize" for o in objectives], sampler=sampler
     )
-    allowed = distributions(space)
-    study.add_trials([_frozen(space, record, allowed) for record in records])
+    allowed = distributions(space, filled)
+    study.add_trials([_frozen(space, record, allowed, sampler) for record in records])
     return study
 
 
-def _frozen(space: Space, record: TrialRecord, allowed: dict[str, BaseDistribution]) -> FrozenTrial:
+def _frozen(
+    space: Space, record: TrialRecord, allowed: Mapping[str, BaseDistribution], sampler: BaseSampler | None
+) -> FrozenTrial:
     point = point_of(space, record.params)
+    params = {p.name: int(i) for p, i in zip(space.parameters, point, strict=True) if p.name in allowed}
     return create_trial(
         state=TrialState.COMPLETE,
         values=record.objectives,
-        params={name: int(i) for name, i in zip(allowed, point, strict=True)},
-        distributions=allowed,
+        params=params,
+        distributions=dict(allowed),
         constraints=record.excess,
         user_attrs={"violated": record.violated, "operating_point": record.operating_point},
+        system_attrs=_generation(sampler, record.number),
     )
 
 
-def propose(
-    name: str, space: Space, objectives: Sequence[Objective], records: Sequence[TrialRecord], seed: Any, count: int
+def _generation(sampler: BaseSampler | None, number: int) -> dict[str, int]:
+    """The mark by which a genetic sampler knows the generation of a trial; without it every trial is its first."""
+    key = getattr(sampler, "_GENERATION_KEY", None)
+    return {} if key is None else {key: number // POPULATION}
+
+
+def asked(
+    name: str,
+    space: Space,
+    objectives: Sequence[Objective],
+    records: Sequence[TrialRecord],
+    seeds: Sequence[int],
+    count: int,
+    *,
+    filled: Collection[str] = (),
+    away: Sequence[IntArray] = (),
 ) -> IntArray:
     """
-    Return `count` new points (fewer where the space is exhausted): a function of its arguments alone.
+    Return what a sampler asks for, some of which may have been judged before.
 
     Parameters
     ----------
@@ -96,27 +155,66 @@ def propose(
         A key of `SAMPLERS`.
     records : sequence of TrialRecord
         All earlier trials of the study.
-    seed : sequence of int
-        Seed of the study and number of the chunk.
+    seeds : sequence of int
+        Seed of the study, then the numbers of the batch.
+    filled : collection of str
+        Parameters that the sampler does not choose; they stand at 0.
+    away : sequence of array of shape (n_parameters,)
+        Points that are being judged.
+
+    Returns
+    -------
+    array of shape (count, n_parameters)
+        Indices into the space's values.
+    """
+    allowed = distributions(space, filled)
+    seed = int(np.random.default_rng(list(seeds)).integers(2**31))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = SAMPLERS[name](Request(int(seeds[0]), seed, allowed))
+        study = optuna_study(space, objectives, records, sampler, filled)
+        for point in away:
+            params = {p.name: int(i) for p, i in zip(space.parameters, point, strict=True) if p.name in allowed}
+            study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=allowed))
+        found = [study.ask(allowed).params for _ in range(count)]
+    points = [[int(params.get(p.name, 0)) for p in space.parameters] for params in found]
+    return np.array(points, dtype=np.int64).reshape(count, len(space.parameters))
+
+
+def distinct(points: IntArray, space: Space, seen: set[tuple[int, ...]], rng: np.random.Generator) -> IntArray:
+    """Return the points, those in `seen` or met before replaced by near ones; what is returned is added to `seen`."""
+    found = []
+    for point in points:
+        new = unseen(point, space, seen, rng)
+        seen.add(tuple(new))
+        found.append(new)
+    return np.array(found, dtype=np.int64).reshape(len(found), len(space.parameters))
+
+
+def seen_points(space: Space, records: Sequence[TrialRecord]) -> set[tuple[int, ...]]:
+    """Points of all trials."""
+    return {tuple(point_of(space, record.params)) for record in records}
+
+
+def propose(
+    name: str,
+    space: Space,
+    objectives: Sequence[Objective],
+    records: Sequence[TrialRecord],
+    seeds: Sequence[int],
+    count: int,
+) -> IntArray:
+    """
+    Return `count` new points (fewer where the space is exhausted): a function of its arguments alone.
 
     Returns
     -------
     array of shape (n_points, n_parameters)
         Indices into the space's values; none was judged before, none is repeated.
     """
-    rng = np.random.default_rng(seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = SAMPLERS[name](int(rng.integers(2**31)))
-        study = optuna_study(space, objectives, records, sampler)
-        asked = [study.ask(distributions(space)).params for _ in range(min(count, space.n_designs - len(records)))]
-    seen = {tuple(point_of(space, record.params)) for record in records}
-    points = []
-    for params in asked:
-        point = unseen(np.array([int(v) for v in params.values()]), space, seen, rng)
-        seen.add(tuple(point))
-        points.append(point)
-    return np.array(points, dtype=np.int64).reshape(len(points), len(space.parameters))
+    count = min(count, space.n_designs - len(records))
+    points = asked(name, space, objectives, records, seeds, count)
+    return distinct(points, space, seen_points(space, records), np.random.default_rng([*seeds, 1]))
 
 
 def unseen(point: IntArray, space: Space, seen: set[tuple[int, ...]], rng: np.random.Generator) -> IntArray:

@@ -24,6 +24,12 @@ RATE_DOUBLING = {"int8": 2.0, "fp8": 2.0, "fp4": 4.0}
 """Rate over bf16 of the formats a searched array may add: it doubles each time the width halves."""
 
 
+MOST_VALUES = 256
+"""Values of one parameter: local searches judge all pairs of some two."""
+
+MOST_DESIGNS = 1e24
+"""Designs of a space: the full one holds 1e13, and beyond this neither trials nor boxes say anything of it."""
+
 JOINED = ("stationarity", "array_groups", "memory_kind")
 """Categories of which bounds take the best: for the cycles of each product, for bandwidth, capacity and each cost."""
 
@@ -158,7 +164,8 @@ def read_space(document: Any) -> Space:
     Raises
     ------
     StudyError
-        With a pointer to every row that is unknown, empty, repeated or outside its range.
+        With a pointer to every row that is unknown, empty, repeated, too long or outside its range, or if the space is
+        larger than any search tells of.
     """
     stated = {} if document == "full" else dict(document)
     base = stated.pop("base", "full")
@@ -174,9 +181,19 @@ def read_space(document: Any) -> Space:
                 faults.append({"pointer": f"/space/{name}", "detail": str(error)})
         rows[name] = values
     parameters = [_parameter(name, rows[name], faults) for name in DECLARED]
+    space = Space(tuple(parameters))
+    if space.n_designs > MOST_DESIGNS:
+        detail = f"must hold at most {MOST_DESIGNS:.0e} designs, got {float(space.n_designs):.1e}: {_largest(space)}"
+        faults.insert(0, {"pointer": "/space", "detail": detail})
     if faults:
         raise StudyError(faults)
-    return Space(tuple(parameters))
+    return space
+
+
+def _largest(space: Space) -> str:
+    """What to narrow: the three parameters with the most values."""
+    most = sorted(space.parameters, key=lambda p: -len(p.values))[:3]
+    return "narrow " + ", ".join(f"{p.name} ({len(p.values)} values)" for p in most)
 
 
 def _parameter(name: str, values: Any, faults: list[dict[str, str]]) -> Parameter:
@@ -186,6 +203,9 @@ def _parameter(name: str, values: Any, faults: list[dict[str, str]]) -> Paramete
         name in ("array_shape", "native_formats") and bool(values) and not isinstance(values[0], list)
     )
     listed = [values] if single else values
+    if len(listed) > MOST_VALUES:
+        detail = f"must hold at most {MOST_VALUES} values, got {len(listed)}"
+        faults.append({"pointer": f"/space/{name}", "detail": detail})
     checked: list[Any] = []
     for i, value in enumerate(listed):
         try:

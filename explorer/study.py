@@ -12,20 +12,39 @@ import numpy as np
 from explorer.bottleneck import alternative_of
 from explorer.bounds import is_boundable, require_boundable
 from explorer.document import StudyDocument, StudyError, read_document
+from explorer.enumeration import enumerated_certificate
+from explorer.filling import filled, filled_parameters
 from explorer.inputs import Inputs
 from explorer.nearest import nearest_to_feasible
 from explorer.problem import Problem, judge_points
 from explorer.problem import prepare as prepare_problem
 from explorer.proof import FIRST_PROPOSALS, PROPOSALS_PER_CHUNK, Proof, proof_after
 from explorer.records import TrialRecord, record_from_json, records_of
-from explorer.samplers import AUTO, EXACT, SAMPLER_NAMES, propose, unseen
+from explorer.samplers import (
+    AUTO,
+    BATCH_TRIALS,
+    EXACT,
+    EXHAUSTIVE,
+    ONE_OBJECTIVE,
+    SAMPLER_NAMES,
+    asked,
+    distinct,
+    propose,
+    seen_points,
+    unseen,
+)
 from explorer.space import point_of
+from explorer.stall import is_stalled
 from explorer.warm_start import judged_records
+from explorer.work_limits import require_enumerable, require_few_roots
 from models.checks import IntArray, UnknownNameError, require_known
 from models.serving.steady import CompiledServing
 
 CHUNK_TRIALS = 20
 """Trials that are proposed, judged and stored together: 0.1 to 1 s of work."""
+
+FILLS = "tpe"
+"""Sampler whose proposals leave some parameters to a rule."""
 
 MAX_FINAL_PROPOSALS = 200
 """Members of a proven front that are judged in the last chunk."""
@@ -46,10 +65,14 @@ def read_study(document: Any) -> StudyDocument:
         With a pointer to every field that breaks its rule.
     """
     study: StudyDocument = read_document(document)
+    name = study.search.sampler
     try:
-        require_known("sampler", study.search.sampler, SAMPLER_NAMES)
+        require_known("sampler", name, SAMPLER_NAMES)
     except UnknownNameError as error:
         raise StudyError([{"pointer": "/search/sampler", "detail": str(error)}]) from None
+    if name in ONE_OBJECTIVE and len(study.objectives) > 1:
+        detail = f"must not be {name!r} with {len(study.objectives)} objectives: it follows one"
+        raise StudyError([{"pointer": "/search/sampler", "detail": detail}])
     return study
 
 
@@ -60,11 +83,16 @@ def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
     Raises
     ------
     StudyError
-        If a field is at fault, or the exact sampler is asked for an objective that cannot be bounded.
+        If a field is at fault, the exact sampler is asked for an objective that cannot be bounded, or the search
+        would be more work than one may be.
     """
     problem = prepare_problem(document, inputs)
-    if document.search.sampler == EXACT:
+    sampler = sampler_of(problem)
+    if sampler == EXACT:
         require_boundable(problem.objectives)
+        require_few_roots(problem)
+    if sampler == EXHAUSTIVE:
+        require_enumerable(problem)
     return problem
 
 
@@ -118,9 +146,28 @@ def run_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int) -> list
     count = min(CHUNK_TRIALS, left)
     if problem.warm_points is not None and len(past) < len(problem.warm_points):
         return judged_records(problem, problem.warm_points[len(past) : len(past) + count], len(past))
-    seed = [problem.document.search.seed, chunk]
-    points = propose(sampler, problem.space, problem.objectives, past, seed, count)
-    return judged_records(problem, points, len(past))
+    records: list[TrialRecord] = []
+    while len(records) < count:
+        known = [*past, *records]
+        batch = min(BATCH_TRIALS.get(sampler, count), count - len(records))
+        seeds = [problem.document.search.seed, chunk, len(records)]
+        records += judged_records(problem, _chosen(problem, sampler, known, seeds, batch), len(known))
+    if sampler == EXHAUSTIVE and len(past) + len(records) == problem.space.n_designs:
+        whole = enumerated_certificate(problem, [*past, *records])
+        return [*records[:-1], dataclasses.replace(records[-1], certificate=whole)]
+    return records
+
+
+def _chosen(problem: Problem, sampler: str, past: Sequence[TrialRecord], seeds: Sequence[int], count: int) -> IntArray:
+    """New points that a sampler proposes, those of TPE with what a rule fills."""
+    if sampler != FILLS:
+        return propose(sampler, problem.space, problem.objectives, past, seeds, count)
+    names = filled_parameters(problem)
+    points = asked(sampler, problem.space, problem.objectives, past, seeds, count, filled=names)
+    before = seen_points(problem.space, past)
+    return distinct(
+        filled(problem, points, len(past), set(before)), problem.space, before, np.random.default_rng(seeds)
+    )
 
 
 def _run_exact_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int, left: int) -> list[TrialRecord]:
@@ -198,9 +245,15 @@ def _samples(problem: Problem) -> list[tuple[IntArray, int]]:
 
 
 def is_finished(problem: Problem, past: Sequence[TrialRecord]) -> bool:
-    """Whether every trial asked for is done, or everything asked for is proven."""
+    """Whether every trial asked for is done, everything asked for is proven, or a sampler has stalled."""
     certificate = past[-1].certificate if past else None
     proven = certificate is not None and all(entry["complete"] for entry in certificate)
     several = len(problem.objectives) > 1
     whole = certificate is not None and len(certificate) == len(problem.objectives) + several
-    return len(past) >= n_trials(problem) or (proven and whole)
+    return len(past) >= n_trials(problem) or (proven and whole) or _has_stalled(problem, past)
+
+
+def _has_stalled(problem: Problem, past: Sequence[TrialRecord]) -> bool:
+    """Whether a sampler finds nothing better any more; a proof goes on, since its gap still falls."""
+    window = problem.document.search.stall_trials
+    return window is not None and sampler_of(problem) != EXACT and is_stalled(problem.objectives, past, window)

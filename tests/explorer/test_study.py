@@ -1,16 +1,19 @@
 """Studies: pure chunks, no design twice, the answer within budget, and what binds where there is none."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
-from explorer.bounds import alternative_costs, is_boundable
+from explorer.bounds import alternative_costs, alternative_windows, is_boundable
+from explorer.document import StudyError
 from explorer.problem import judge_points
 from explorer.run import explore_study
-from explorer.samplers import AUTO, EXACT, SAMPLERS
+from explorer.samplers import AUTO, EXACT, EXHAUSTIVE, ONE_OBJECTIVE, SAMPLERS
 from explorer.space import point_of
 from explorer.study import is_finished, n_chunks, n_trials, record_from_json, run_chunk, sampler_of
+from explorer.work_limits import require_few_roots
 from tests.explorer.small_studies import SPACE, all_points, enumerated, problem_of, study
 
 ONE_MIX = {"no_worse_than": "bf16"}
@@ -24,7 +27,7 @@ FEW = {"l2": [64], "memory_stacks": [1, 4]}
 
 
 def of(sampler, **changes):
-    search = {"sampler": sampler, "trials": 24} | changes.pop("search", {})
+    search = {"sampler": sampler, "trials": 96 if sampler == EXHAUSTIVE else 24} | changes.pop("search", {})
     return study(search=search, space=FEW | changes.pop("space", {}), **({"quality": ONE_MIX} | changes))
 
 
@@ -51,8 +54,10 @@ def flat(chunks):
     return [record for chunk in chunks for record in chunk]
 
 
-@pytest.mark.parametrize("objectives", [[RATE], [RATE, COST]], ids=["one objective", "two objectives"])
-@pytest.mark.parametrize("sampler", EVERY)
+CASES = [(name, [RATE]) for name in EVERY] + [(name, [RATE, COST]) for name in EVERY if name not in ONE_OBJECTIVE]
+
+
+@pytest.mark.parametrize(("sampler", "objectives"), CASES, ids=[f"{name} of {len(o)}" for name, o in CASES])
 class TestEverySampler:
     def test_same_seed_gives_the_same_trials_from_a_fresh_problem_at_any_chunk(self, sampler, objectives):
         document = of(sampler, objectives=objectives, search={"seed": 3})
@@ -66,6 +71,16 @@ class TestEverySampler:
             before = flat(chunks[:chunk])
             assert timeless(run_chunk(kept, before, chunk)) == timeless(chunks[chunk])
 
+    def test_a_study_killed_after_any_chunk_goes_on_to_the_same_trials(self, sampler, objectives):
+        search = {"seed": 5, "trials": 96 if sampler == EXHAUSTIVE else 70}
+        document = study(search={"sampler": sampler} | search, objectives=objectives, quality=ONE_MIX)
+        whole = run(problem_of(document))
+        for chunk in {0, 1, len(whole) // 2, len(whole) - 1} & set(range(len(whole))):
+            stored = [json.dumps(record.as_json()) for record in flat(whole[:chunk])]
+            resumed = problem_of(document)  # as a new process has it: nothing but the document and what was stored
+            records = run_chunk(resumed, [record_from_json(json.loads(each)) for each in stored], chunk)
+            assert timeless(records) == timeless(whole[chunk])
+
     def test_no_design_is_looked_at_twice_and_none_lies_outside(self, sampler, objectives):
         problem = problem_of(of(sampler, objectives=objectives, search={"trials": 500}))
         records = flat(run(problem))
@@ -74,6 +89,8 @@ class TestEverySampler:
         assert [record.number for record in records] == list(range(len(records)))
 
     def test_no_more_trials_than_asked_for(self, sampler, objectives):
+        if sampler == EXHAUSTIVE:
+            pytest.skip("asks for the whole space, which preparing a study says")
         records = flat(run(problem_of(of(sampler, objectives=objectives, search={"trials": 7}))))
         assert 1 <= len(records) <= 7
         assert sampler == EXACT or len(records) == 7
@@ -217,3 +234,87 @@ def test_a_proven_front_covers_every_design_at_every_operating_point():
         flat = costs.reshape(-1, 2)[np.isfinite(costs).all(axis=2).ravel()]
         within = reported[None] - 0.0101 * np.abs(reported[None]) <= flat[:, None]
         assert within.all(axis=2).any(axis=1).all()
+
+
+class TestExhaustive:
+    def test_it_judges_every_design_and_proves_the_optimum(self):
+        problem = problem_of(of(EXHAUSTIVE, quality=None))
+        records = flat(run(problem))
+        assert len(records) == problem.space.n_designs
+        (entry,) = records[-1].certificate
+        assert entry["complete"] and entry["gap"] == 0.0 and entry["boxes"] == len(records)
+        assert entry["best"] == entry["bound"] == pytest.approx(-enumerated(problem), rel=1e-12)
+
+    def test_of_several_objectives_it_proves_none_since_a_design_is_judged_at_one_operating_point(self):
+        assert flat(run(problem_of(of(EXHAUSTIVE, objectives=[RATE, COST]))))[-1].certificate is None
+
+    def test_fewer_trials_than_designs_are_refused_with_the_number_needed(self):
+        message = r"search\.trials: must be at least 32 for the sampler 'exhaustive', one for each design, got 24"
+        with pytest.raises(StudyError, match=message):
+            problem_of(of(EXHAUSTIVE, search={"trials": 24}))
+
+    def test_a_space_too_large_to_judge_is_refused_with_the_bound_on_work(self):
+        document = study(search={"sampler": EXHAUSTIVE}) | {"space": "full"}
+        with pytest.raises(StudyError, match=r"space: must hold at most 100000 designs .* got 9\.4e\+12: narrow it"):
+            problem_of(document)
+
+
+class TestRefused:
+    def test_cma_es_with_two_objectives(self):
+        with pytest.raises(StudyError, match="must not be 'cmaes' with 2 objectives: it follows one"):
+            problem_of(of("cmaes", objectives=[RATE, COST]))
+
+    @pytest.mark.parametrize("sampler", [AUTO, *EVERY])
+    def test_a_space_of_more_than_1e30_designs_before_work_starts(self, sampler):
+        many = list(range(1, 251))
+        names = ("n_cores", "vector_lanes_per_core", "scratchpad_per_core", "l2", "noc_per_core", "scale_up_link")
+        space = dict.fromkeys((*names, "scale_out_link"), many) | {
+            "clock": [0.5 + i / 100 for i in range(250)], "arrays_per_core": list(range(1, 65)),
+            "memory_stacks": list(range(1, 65)), "array_shape": [[m, n, 1] for m in range(1, 17) for n in range(1, 17)],
+            "memory_kind": ["hbm2e", "hbm3", "hbm3e", "gddr6", "lpddr5x"], "array_groups": [1, 2, 4, 8],
+            "stationarity": ["output", "weight"], "second_tier": ["none", "cxl_512gb"],
+        }  # fmt: skip
+        with pytest.raises(StudyError, match=r"space: must hold at most 1e\+24 designs, got 1\.\de\+27: narrow"):
+            problem_of(study(space=space, search={"sampler": sampler}))
+
+    def test_a_proof_that_would_start_from_too_many_boxes(self, monkeypatch):
+        problem = problem_of(study(quality=None))
+        n_roots = 2 * len(alternative_windows(problem))
+        monkeypatch.setattr("explorer.work_limits.MOST_ROOTS", n_roots)
+        require_few_roots(problem)
+        monkeypatch.setattr("explorer.work_limits.MOST_ROOTS", n_roots - 1)
+        with pytest.raises(StudyError, match=rf"got {n_roots}, one for each of .* and each combination of array_shape"):
+            require_few_roots(problem)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"space": {"n_cores": []}}, "space.n_cores: must hold at least one value"),
+            ({"space": {"l2": list(range(257))}}, "space.l2: must hold at most 256 values, got 257"),
+            ({"space": {"n_cores": [5000]}}, "must lie between 1 and 4096, got 5000"),
+            ({"objectives": []}, "objectives: List should have at least 1 item"),
+            ({"objectives": [{"metric": "speed", "direction": "maximize"}]}, "unknown metric 'speed'"),
+            ({"objectives": [{"metric": "tdp_w"}]}, "objectives.0.direction: Field required"),
+            ({"search": {"target_gap": -0.1}}, "search.target_gap: .* greater than or equal to 0, got -0.1"),
+            ({"search": {"stall_trials": 0}}, "search.stall_trials: .* greater than or equal to 1, got 0"),
+        ],
+    )  # fmt: skip
+    def test_what_breaks_a_rule_with_its_field(self, changes, message):
+        with pytest.raises(StudyError, match=message):
+            problem_of(study(**changes))
+
+
+class TestStall:
+    def test_a_sampler_ends_once_nothing_better_comes(self):
+        search = {"trials": 96, "stall_trials": 20, "seed": 1}
+        document = study(search=search, quality=ONE_MIX)
+        problem = problem_of(document)
+        records = flat(run(problem))
+        assert 20 < len(records) < 96
+        best = max(r.objectives[0] for r in records[:-20] if r.feasible)
+        assert max(r.objectives[0] for r in records if r.feasible) < best * 1.001
+        assert is_finished(problem, records)
+
+    def test_a_proof_goes_on_to_its_gap(self):
+        records = flat(run(problem_of(of(EXACT, search={"stall_trials": 1, "trials": 90}))))
+        assert records[-1].certificate[0]["complete"]
