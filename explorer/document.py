@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -309,6 +310,49 @@ class TechnologyDocument(_Strict):
         return technology_with([overlay_text(row) for row in self.overlay]) if self.overlay else default_technology()
 
 
+class ScaleUpDocument(_Strict):
+    """Links between the chips of one node."""
+
+    topology: Literal["switched", "ring", "mesh", "torus"] = Field(
+        "switched", description="chips on a switch, or joined to their neighbours in a grid"
+    )
+    dimensions: list[int] | None = Field(
+        None, min_length=1, max_length=4, description="sides of a mesh or torus, in chips; their product is the node"
+    )
+    latency: Duration | None = Field(None, description="added for every hop; what measured switches take if left out")
+
+    @model_validator(mode="after")
+    def _sides_of_a_grid(self) -> ScaleUpDocument:
+        grid = self.topology in ("mesh", "torus")
+        if grid != (self.dimensions is not None):
+            rule = "needs" if grid else "has no"
+            raise ValueError(f"topology '{self.topology}' {rule} dimensions")
+        if self.dimensions is not None and min(self.dimensions) < 2:
+            raise ValueError(f"dimensions must be at least 2 each, got {min(self.dimensions)}")
+        return self
+
+
+class ScaleOutDocument(_Strict):
+    """The network between nodes: a fat tree whose leaf switches join some nodes each."""
+
+    bandwidth: Bandwidth | None = Field(
+        None, description="most that the network takes from one chip; the design's own link limits it if left out"
+    )
+    nodes_per_leaf: int | None = Field(
+        None, ge=1, le=65_536, description="nodes under one leaf switch; all if left out"
+    )
+    oversubscription: float = Field(
+        1.0, ge=1, le=1000, description="rate from the nodes of a leaf over the rate of its links upwards"
+    )
+    latency: Duration | None = Field(None, description="added for every message to what measured switches take")
+
+    @model_validator(mode="after")
+    def _leaves_to_oversubscribe(self) -> ScaleOutDocument:
+        if self.oversubscription > 1 and self.nodes_per_leaf is None:
+            raise ValueError(f"oversubscription needs nodes_per_leaf, got {self.oversubscription:g} without")
+        return self
+
+
 class SystemDocument(_Strict):
     """Chips that work together."""
 
@@ -323,11 +367,24 @@ class SystemDocument(_Strict):
         None, description="host's link to a chip of a pair that exchange through it; the design's where left out"
     )
 
+    scale_up: ScaleUpDocument = Field(default_factory=ScaleUpDocument)
+    scale_out: ScaleOutDocument | None = Field(
+        None, description="network between nodes; one switch, and rings over it, if left out"
+    )
+    overlap_fraction: float = Field(
+        0.0, ge=0, le=1, description="share of the collectives of a step that other work covers, as far as there is any"
+    )
+
     @model_validator(mode="after")
     def _whole_nodes(self) -> SystemDocument:
         if self.n_chips_per_node is not None and self.n_chips % self.n_chips_per_node:
             raise ValueError(
                 f"n_chips must be a multiple of n_chips_per_node, got {self.n_chips} and {self.n_chips_per_node}"
+            )
+        node, sides = self.n_chips_per_node or self.n_chips, self.scale_up.dimensions
+        if sides is not None and math.prod(sides) != node:
+            raise ValueError(
+                f"the product of scale_up.dimensions must be {node}, the chips of a node, got {math.prod(sides)}"
             )
         return self
 

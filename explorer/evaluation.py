@@ -21,7 +21,7 @@ from explorer.records import CODES, design_document, metrics_document, operating
 from explorer.runners_up import with_runners_up
 from explorer.scaling.chip_counts import read_chip_counts
 from explorer.scaling.report import scaling_document
-from explorer.workload import pointing_at
+from explorer.workload import pointing_at, require_links
 from models.checks import UnknownNameError, require_known
 from models.hardware.catalog import chip, chip_designs, field_provenance
 from models.hardware.design import BOUND_FIELDS, DESIGN_FIELDS, DesignBatch, design_batch
@@ -77,6 +77,7 @@ def evaluate_document(
         problem = (known or KnownWork()).problem_for(study, inputs, designs)
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
+    _require_links(study, designs, document)
     trace = _replayed_trace(problem, document.get("replay", False), inputs)
     asked_sizes = document.get("scaling", False)
     chips = [] if asked_sizes is False else read_chip_counts(asked_sizes, problem.scenarios[0].system)
@@ -91,6 +92,11 @@ def evaluate_document(
         stated = isinstance(asked_sizes, dict) and "chips" in asked_sizes
         answer["scaling"] = scaling_document(problem, designs, chips, stated=stated)
     return answer
+
+
+def _require_links(study: StudyDocument, designs: DesignBatch, document: Mapping[str, Any]) -> None:
+    pointer = "/chip" if "chip" in document else "/design/scale_up_bytes_per_s"
+    require_links(study.system, float(designs.scale_up_bytes_per_s[0]), pointer)
 
 
 def _replayed_trace(problem: Problem, asked: Any, inputs: Inputs) -> Requests | None:

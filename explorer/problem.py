@@ -16,7 +16,7 @@ from explorer.inputs import Inputs, inputs_of
 from explorer.objectives import REGRET, Mixture, Objective, objective_values, read_objectives
 from explorer.scenario_readers import SCENARIO_READERS
 from explorer.space import Space, designs_at, read_space
-from explorer.workload import Quality, pointing_at
+from explorer.workload import Quality, pointing_at, require_links
 from models.checks import BoolArray, FloatArray, IntArray, UnknownNameError, require_known
 from models.evaluate import Compiled, Scenario, compile_scenario, evaluate
 from models.evaluation import ScenarioEvaluation, take_alternatives, worst_violation
@@ -94,6 +94,8 @@ def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
 
         document = with_alternatives(document)
     space = read_space(document.space)
+    widest = max(max(p.values) for p in space.parameters if p.name == "scale_up_link")
+    require_links(document.system, float(widest), "/space/scale_up_link")
     pairs = []
     for i, each in enumerate(document.workload.scenarios):
         pointer = f"/workload/scenarios/{i}"

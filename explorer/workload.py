@@ -25,6 +25,7 @@ from explorer.inputs import Inputs, named_network, named_trace
 from explorer.space import Space, read_space
 from models.architectures import LoweredNetwork, lower
 from models.hardware.memory import memory_capacity_bytes, memory_kind
+from models.operators.topology import Interconnect, ScaleOut, ScaleUp
 from models.precision.budget import MixSelection, budget_nats, mixes_of_space, recipes_under_budget
 from models.precision.error import known_kappa, mix_kl_nats
 from models.precision.mix import RECIPES, PrecisionMix
@@ -195,7 +196,34 @@ def native_sets(space: Space) -> list[tuple[str, ...]]:
 def read_system(document: SystemDocument) -> System:
     """Chips and how many share a node; one node where nothing is said."""
     node = document.n_chips_per_node or document.n_chips
-    return System(document.n_chips, node, document.host_sharing_exponent, document.host_bandwidth)
+    return System(
+        document.n_chips, node, document.host_sharing_exponent, document.host_bandwidth, read_interconnect(document)
+    )
+
+
+def read_interconnect(document: SystemDocument) -> Interconnect:
+    """Topologies of the links of a system."""
+    up, out = document.scale_up, document.scale_out
+    sides = (document.n_chips_per_node or document.n_chips,) if up.topology == "ring" else tuple(up.dimensions or ())
+    network = None
+    if out is not None:
+        network = ScaleOut(out.nodes_per_leaf, out.oversubscription, out.latency or 0.0, out.bandwidth)
+    return Interconnect(ScaleUp(up.topology, sides, up.latency or 0.0), network, document.overlap_fraction)
+
+
+def require_links(document: SystemDocument, scale_up_bytes_per_s: float, pointer: str) -> None:
+    """
+    Refuse chips without links where the links of a node form a ring, mesh or torus.
+
+    Raises
+    ------
+    StudyError
+        With `pointer` to what states the links.
+    """
+    topology, node = document.scale_up.topology, document.n_chips_per_node or document.n_chips
+    if topology != "switched" and node > 1 and scale_up_bytes_per_s <= 0:
+        detail = f"needs scale-up links above 0 B/s, since the chips of a node form a {topology}"
+        raise StudyError([{"pointer": pointer, "detail": detail}])
 
 
 def _read_slo(document: SloDocument) -> Slo:

@@ -104,7 +104,7 @@ def _compiled(problem: Problem, index: int, n_chips: int) -> Compiled:
     study = problem.document.model_copy(update={"system": problem.document.system.model_copy(update=stated)})
     own = study.workload.scenarios[index]
     read, _ = SCENARIO_READERS[own.kind](own, study, f"/workload/scenarios/{index}", problem.inputs)
-    return compile_scenario(dataclasses.replace(read, calibration=scenario.calibration))
+    return compile_scenario(dataclasses.replace(read, system=system, calibration=scenario.calibration))
 
 
 def _system(system: System, n_chips: int) -> System:

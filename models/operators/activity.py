@@ -34,6 +34,8 @@ class TermActivity:
     link_bytes: FloatArray
     buffer_bytes: FloatArray = field(default_factory=lambda: np.zeros((1, 1)))
     """Fetched from the shared buffer over and over by the tiles of a GEMM, first time included."""
+    covered_s: FloatArray | None = None
+    """Beyond `time_s`, while other work runs; None for what never runs beside other work."""
 
 
 def codes(column: FloatArray) -> IntArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,22 @@ COLLECTIVES: dict[str, Collective] = {
         Collective("send_recv", 1.0),
     )
 }
+
+
+@dataclass(frozen=True)
+class Route:
+    """An algorithm on the links of a system, numbers or arrays as the message's."""
+
+    link_fraction: FloatArray | float
+    """Share of the rate of a chip's links that it can use [1]."""
+    n_steps: FloatArray | float
+    """Steps after the first message [1]."""
+    hop_s: FloatArray | float
+    """Latency of the topology beyond that of the measured systems [s]."""
+    wire_ratio: FloatArray | float = 1.0
+    """Bytes over `wire_bytes` [1]."""
+    network_fraction: FloatArray | float = 1.0
+    """Share of what reaches the network that it passes on [1]."""
 
 
 IN_SWITCH_CHIPS = 8
@@ -82,13 +98,15 @@ def collective_time_s(
     latency_scale_ratio: ArrayLike = 1.0,
     in_switch_reduction: ArrayLike = False,
     one_shot_start_s: ArrayLike | None = None,
+    routes: Sequence[Route] = (),
+    port_bytes_per_s: ArrayLike = np.inf,
     constants: Constants | None = None,
 ) -> FloatArray:
     """
     Return the time of one collective.
 
     Where the host link is faster (no link at all: 0) the message crosses it instead; its rate collapses with the
-    number of chips that share it.
+    number of chips that share it. Of several routes the fastest is taken.
 
     Parameters
     ----------
@@ -107,6 +125,10 @@ def collective_time_s(
     one_shot_start_s : scalar or array of shape (n_designs,), optional
         Start of a serving engine's own all-reduce, in which every chip reads the whole vectors of all others and
         which is used where it is faster; none when left out. [s]
+    routes : sequence of Route
+        Algorithms on the topology of the links; where left out the one that was measured, on one switch.
+    port_bytes_per_s : scalar or array, as `message_bytes`
+        Most that the network takes from one chip. [B/s]
     constants : mapping, optional
         Instead of `models/data/constants/collective.csv`.
 
@@ -130,15 +152,40 @@ def collective_time_s(
     scale = per_design(np.atleast_1d(require_positive("latency_scale_ratio", latency_scale_ratio, "1")), n)
     sharing = c["host_sharing_exponent"] if host_sharing_exponent is None else host_sharing_exponent
     shared = np.maximum(n / 2.0, 1.0) ** per_design(np.atleast_1d(np.asarray(sharing)), n)
-    rate = np.maximum(link, host * c["host_efficiency_fraction"] / shared)
+    host_rate = host * c["host_efficiency_fraction"] / shared
     wire = wire_bytes(kind, n, message)
-    latency_s = scale * (c[f"{kind}_start_s"] + (n - 1.0) * c[f"{kind}_step_s"])
-    moving_s = _moving_time_s(kind, n, message, wire, rate, scale, np.asarray(in_switch_reduction), c)
-    busy_s = np.maximum(latency_s + moving_s, wire / rate)
+    in_switch = np.asarray(in_switch_reduction)
+    taken = routes or (Route(1.0, n - 1.0, 0.0),)
+    rates = [
+        np.minimum(np.maximum(link * route.link_fraction, host_rate), port_bytes_per_s) * route.network_fraction
+        for route in taken
+    ]
+    times_s = [
+        _route_time_s(kind, n, message, wire * route.wire_ratio, rate, scale, in_switch, route, c)
+        for route, rate in zip(taken, rates, strict=True)
+    ]
+    busy_s = times_s[0] if len(times_s) == 1 else np.minimum(*times_s)
     if kind == "all_reduce" and one_shot_start_s is not None:
-        read_s = (n - 1.0) * message / (rate * c["one_shot_link_efficiency_fraction"])
-        busy_s = np.minimum(busy_s, per_design(one_shot_start_s, n) + read_s)
+        read_s = (n - 1.0) * message / (rates[0] * c["one_shot_link_efficiency_fraction"])
+        busy_s = np.minimum(busy_s, per_design(one_shot_start_s, n) + taken[0].hop_s + read_s)
     return np.asarray(np.where(n > 1, busy_s, 0.0))
+
+
+def _route_time_s(
+    kind: str,
+    n: FloatArray,
+    message: FloatArray,
+    wire: FloatArray,
+    rate: FloatArray,
+    scale: FloatArray,
+    in_switch: NDArray[np.bool_],
+    route: Route,
+    c: Constants,
+) -> FloatArray:
+    """Time over one route: latency, then the faster protocol, never below the wire (n_designs, n_shapes) [s]."""
+    latency_s = scale * (c[f"{kind}_start_s"] + route.n_steps * c[f"{kind}_step_s"]) + route.hop_s
+    moving_s = _moving_time_s(kind, n, message, wire, rate, scale, in_switch, route.n_steps, c)
+    return np.asarray(np.maximum(latency_s + moving_s, wire / rate))
 
 
 def _moving_time_s(
@@ -149,6 +196,7 @@ def _moving_time_s(
     rate: FloatArray,
     scale: FloatArray,
     in_switch_reduction: NDArray[np.bool_],
+    n_steps: FloatArray | float,
     c: Constants,
 ) -> FloatArray:
     """
@@ -160,7 +208,7 @@ def _moving_time_s(
     share = np.minimum(c[f"{exchange}_flagged_fraction"] * (n / 4.0) ** c["flagged_chips_exponent"], 0.5)
     flagged_s = wire / (share * rate)
     reduced = np.where(in_switch_reduction & (kind == "all_reduce"), c["in_switch_wire_ratio"], 1.0)
-    setup_s = scale * (c["setup_s"] + (n - 1.0) * c["setup_step_s"]) * c[f"{exchange}_setup_ratio"]
+    setup_s = scale * (c["setup_s"] + n_steps * c["setup_step_s"]) * c[f"{exchange}_setup_ratio"]
     full_s = setup_s + (wire * reduced / c["link_efficiency_fraction"] + c[f"{kind}_extra_passes"] * message) / rate
     slower = smooth_maximum(flagged_s, full_s, 3.0)
     return np.asarray(flagged_s * full_s / np.maximum(slower, np.finfo(float).tiny))

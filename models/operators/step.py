@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.checks import FloatArray, IntArray
+from models.checks import BoolArray, FloatArray, IntArray
 from models.hardware.array_variants import organisations
 from models.hardware.design import DesignBatch, take
 from models.hardware.rates import OPERAND_BYTES, RATE_CLASSES, NativeClasses, native_signature, rate_ratios
@@ -22,6 +22,7 @@ from models.operators.activity import DEQUANTISED_ROWS, Columns, TermActivity, b
 from models.operators.attention_term import decode_activity, prefill_activity
 from models.operators.calibration import UNCALIBRATED, Calibration
 from models.operators.collective import (
+    Route,
     collective_latency_ratio,
     collective_time_s,
     reduces_in_switch,
@@ -89,9 +90,10 @@ class Term:
     - state: tokens, sequences (whose state is read and written once for every `tokens` of theirs, or once a chunk),
       state_bytes, flop_per_token; `op` is recurrent (token by token, on the lanes) or chunked (on the arrays);
     - collective: n_chips, message_bytes, scale_out (1 where it leaves the node), exposed_fraction (of its time that
-      nothing else covers), engine_kernel (1 where a serving engine's own all-reduce stands beside the library's),
-      host_sharing_exponent and host_bytes_per_s (one for all columns; those of an unknown host and of the design where
-      left out);
+      nothing else covers), overlapped (where stated the step takes no less than all its collectives), the columns of
+      `collective_terms.path_columns` on other topologies than one switch, engine_kernel (1 where a serving engine's
+      own all-reduce stands beside the library's), host_sharing_exponent and host_bytes_per_s (one for all columns;
+      those of an unknown host and of the design where left out);
     - host: seconds that the host takes beyond those of every step.
     """
 
@@ -291,12 +293,17 @@ class _Sums:
         self.crossing: FloatArray = np.zeros((1, shape[1]))
         self.macs: dict[str, FloatArray] = {}
         self.terms: dict[str, TermActivity] = {}
+        self.messages_s: FloatArray | None = None
+        """Time of collectives that other work covers in part, all of it [s]."""
 
     def add(
         self, name: str, activity: TermActivity, carried: Callable[[FloatArray], FloatArray], keep_terms: bool
     ) -> None:
         """Add one term, carried to the alternatives."""
         self.time_s += carried(activity.time_s)
+        if activity.covered_s is not None:
+            whole_s = carried(activity.time_s + activity.covered_s)
+            self.messages_s = whole_s if self.messages_s is None else self.messages_s + whole_s
         gemm = bool(activity.buffer_bytes.any())
         if gemm:
             self.crossing = self.crossing + carried(activity.buffer_bytes)
@@ -314,6 +321,8 @@ class _Sums:
         """The sums so far."""
         macs = {name: np.broadcast_to(values, shape) for name, values in self.macs.items()}
         fetched = np.maximum(self.crossing - self.gemm_dram, 0.0)
+        if self.messages_s is not None:
+            self.time_s = np.maximum(self.time_s, self.messages_s)
         return StepActivity(
             self.time_s, macs, self.dram + self.gemm_dram, self.vector, self.link, fetched, self.terms
         )  # fmt: skip
@@ -530,13 +539,33 @@ def _collective_activity(
         host_bytes_per_s=c["host_bytes_per_s"].flat[0] if "host_bytes_per_s" in c else designs.host_bytes_per_s,
         host_sharing_exponent=c["host_sharing_exponent"].flat[0] if "host_sharing_exponent" in c else None,
         latency_scale_ratio=collective_latency_ratio(designs, used),
-        in_switch_reduction=False if leaves_node else reduces_in_switch(designs, c["n_chips"]),
+        in_switch_reduction=_in_switch(c, designs, leaves_node=leaves_node),
         one_shot_start_s=None if leaves_node else own_start_s,
+        routes=_routes(c, leaves_node=leaves_node),
+        port_bytes_per_s=c.get("port_bytes_per_s", np.inf),
         constants=used,
     )
     wire = np.atleast_2d(wire_bytes(op, c["n_chips"], c["message_bytes"]))
     zero = np.zeros_like(wire)
-    return TermActivity(time_s * c["exposed_fraction"], zero, zero, {}, zero, zero, wire)
+    covered_s = time_s * (1.0 - c["exposed_fraction"]) if "overlapped" in c else None
+    return TermActivity(time_s * c["exposed_fraction"], zero, zero, {}, zero, zero, wire, covered_s=covered_s)
+
+
+def _in_switch(c: Columns, designs: DesignBatch, *, leaves_node: bool) -> BoolArray | bool:
+    """Whether the switch of a node adds the vectors."""
+    if leaves_node:
+        return False
+    adds = reduces_in_switch(designs, c["n_chips"])
+    return np.asarray(adds & (c["switched"] > 0)) if "switched" in c else adds
+
+
+def _routes(c: Columns, *, leaves_node: bool) -> list[Route]:
+    """Algorithms on the topology that the columns describe, none on the measured one."""
+    prefixes = [prefix for prefix in ("", "short_") if f"{prefix}link_fraction" in c]
+    parts = [[c[prefix + name] for name in ("link_fraction", "n_steps", "hop_s", "wire_ratio")] for prefix in prefixes]
+    if leaves_node:
+        return [Route(1.0, steps, hop_s, ratio, network_fraction=share) for share, steps, hop_s, ratio in parts]
+    return [Route(*part) for part in parts]
 
 
 def _host_activity(

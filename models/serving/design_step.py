@@ -163,8 +163,8 @@ def _settled_s(
         operation.network, [operation.mix], choices, micro, overhead_s=0.0, routing_skew=operation.routing_skew,
         n_chips_per_node=node, traits=operation.traits, calibration=operation.calibration,
     )  # fmt: skip
-    host = operation.traits.host_columns
-    handover = handover_programs(operation.network, choices, micro.tokens, node, host, operation.calibration)
+    traits = operation.traits
+    handover = handover_programs(operation.network, choices, micro.tokens, node, traits, operation.calibration)
     deep, n_layers = plan.pipeline_parallel > 1, operation.network.n_layers
     parts = pass_parts(program, handover, n_layers, designs, tables, None, deep=deep)
     activity = stage_activity(parts, np.full((1, 1), plan.pipeline_parallel), np.full((1, 1), plan.stage_chips))

@@ -8,8 +8,9 @@ import numpy as np
 
 from models.architectures.lowered import LoweredNetwork
 from models.checks import FloatArray, IntArray
-from models.operators.collective_terms import two_level_terms
+from models.operators.collective_terms import PLAIN, Place, two_level_terms
 from models.operators.step import Term, term
+from models.operators.topology import Interconnect
 from models.serving.expert_exchange import ACTIVATION_BYTES, expert_exchange_terms, token_gather_terms
 from models.serving.scenario import Alternatives, ServingScenario
 from models.tables import constants
@@ -26,7 +27,8 @@ class EngineTraits:
     being put together anew for each step. `decode_on_lanes` of shape (n_alternatives,) is 1 where decode attention
     does not use the matrix arrays; None where it always does. `dispatched` says that groups with tokens of their own
     send each one to the chips of its experts; otherwise every chip gathers the tokens of all. `verified_tokens` of a
-    decoding sequence are computed together: with speculative decoding its guesses and one more.
+    decoding sequence are computed together: with speculative decoding its guesses and one more. `interconnect` says
+    how the links lie.
     """
 
     host_sharing_exponent: float | None = None
@@ -35,6 +37,7 @@ class EngineTraits:
     dispatched: bool = True
     verified_tokens: float = 1.0
     host_bytes_per_s: float | None = None
+    interconnect: Interconnect = PLAIN
 
     def on_lanes(self, n_alternatives: int) -> FloatArray:
         """Whether decode attention runs on the vector lanes, shape (n_alternatives,) [flag]."""
@@ -51,8 +54,9 @@ def scenario_traits(scenario: ServingScenario) -> EngineTraits:
     """The traits of an engine that serves a scenario on its system as it is stated."""
     system = scenario.system
     return EngineTraits(
-        system.host_sharing_exponent, host_bytes_per_s=system.host_bytes_per_s, verified_tokens=scenario.verified_tokens
-    )
+        system.host_sharing_exponent, host_bytes_per_s=system.host_bytes_per_s,
+        verified_tokens=scenario.verified_tokens, interconnect=system.interconnect,
+    )  # fmt: skip
 
 
 def engine_terms(
@@ -83,7 +87,7 @@ def _all_reduce_terms(
     """Partial sums of the row-cut matrices, one activation row per token, inside nodes and between them."""
     return two_level_terms(
         "all_reduce", "all_reduce", network.n_layers * network.all_reduces_per_layer,
-        n_chips=degree.astype(np.float64), n_inside=float(n_chips_per_node),
+        n_chips=degree.astype(np.float64), place=Place(float(n_chips_per_node)), interconnect=traits.interconnect,
         message_bytes=tokens * network.hidden_size * ACTIVATION_BYTES,
         engine_kernel=1.0, **traits.host_columns,
     )  # fmt: skip
@@ -98,10 +102,10 @@ def _exchange_terms(
     dispatched_bytes: FloatArray,
 ) -> list[Term]:
     """Rows of groups that share experts: sent where they are wanted, or gathered everywhere."""
-    host = traits.host_columns
+    host, lie = traits.host_columns, traits.interconnect
     if traits.dispatched:
-        return expert_exchange_terms(network, choices, tokens, n_chips_per_node, dispatched_bytes, host)
-    return token_gather_terms(network, choices, tokens, host)
+        return expert_exchange_terms(network, choices, tokens, n_chips_per_node, dispatched_bytes, host, lie)
+    return token_gather_terms(network, choices, tokens, host, lie)
 
 
 def _host_term(traits: EngineTraits, processes: IntArray, sampled: FloatArray) -> Term:

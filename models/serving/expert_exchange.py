@@ -9,7 +9,9 @@ import numpy as np
 from models.architectures.lowered import LoweredNetwork
 from models.architectures.moe import dispatch_bytes_per_token
 from models.checks import FloatArray
+from models.operators.collective_terms import PLAIN, exposed_columns, path_columns
 from models.operators.step import Term, term
+from models.operators.topology import Interconnect
 from models.serving.scenario import Alternatives
 
 ACTIVATION_BYTES = 2.0
@@ -25,6 +27,7 @@ def expert_exchange_terms(
     n_chips_per_node: int,
     dispatched_bytes: FloatArray,
     host_columns: Mapping[str, float],
+    interconnect: Interconnect = PLAIN,
 ) -> list[Term]:
     """
     Return the terms of dispatch and combine of all routed layers, none where no alternative has further groups.
@@ -67,7 +70,8 @@ def expert_exchange_terms(
         terms += [
             term(
                 f"experts_{name}{suffix}", "collective", "all_to_all", sum(o.count for o in routed),
-                n_chips=chips, message_bytes=message, scale_out=scale_out, exposed_fraction=1.0, **host_columns,
+                n_chips=chips, message_bytes=message, scale_out=scale_out, **exposed_columns(interconnect),
+                **path_columns(interconnect, "all_to_all", chips, scale_out=scale_out > 0), **host_columns,
             )
             for suffix, chips, message, scale_out in levels
             if chips.max() > 1
@@ -76,7 +80,11 @@ def expert_exchange_terms(
 
 
 def token_gather_terms(
-    network: LoweredNetwork, choices: Alternatives, tokens: FloatArray, host_columns: Mapping[str, float]
+    network: LoweredNetwork,
+    choices: Alternatives,
+    tokens: FloatArray,
+    host_columns: Mapping[str, float],
+    interconnect: Interconnect = PLAIN,
 ) -> list[Term]:
     """Rows of all groups gathered before routed experts, and their partial sums scattered after them, in one node."""
     groups = choices.attention_data_parallel.astype(np.float64)
@@ -87,7 +95,8 @@ def token_gather_terms(
     return [
         term(
             f"experts_{op}", "collective", op, layers, n_chips=groups, message_bytes=message, scale_out=0.0,
-            exposed_fraction=1.0, **host_columns,
+            **exposed_columns(interconnect),
+            **path_columns(interconnect, op, groups, choices.tensor_parallel, scale_out=False), **host_columns,
         )
         for op in ("all_gather", "reduce_scatter")
     ]  # fmt: skip

@@ -32,10 +32,11 @@ from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray, IntArray
 from models.hardware.design import DesignBatch
 from models.operators.calibration import UNCALIBRATED, Calibration
-from models.operators.collective_terms import two_level_terms
+from models.operators.collective_terms import Place, path_columns, two_level_terms
 from models.operators.factor_tables import FactorTables
 from models.operators.step import StepActivity, StepProgram, run_parts, run_step, step_program, term
 from models.serving.capacity import memory_excess_fraction, scenario_memory_bytes
+from models.serving.engine_terms import EngineTraits
 from models.serving.expert_exchange import ACTIVATION_BYTES
 from models.serving.scenario import Alternatives, ServingScenario
 
@@ -145,32 +146,37 @@ def handover_programs(
     choices: Alternatives,
     tokens: FloatArray,
     n_chips_per_node: int,
-    host: Mapping[str, float],
+    traits: EngineTraits,
     calibration: Calibration = UNCALIBRATED,
 ) -> Handover:
     """
     Return the hand-over of `tokens` rows of shape (n_alternatives,).
 
-    Each chip of a tensor-parallel group sends its share of the rows, which the group that takes them in gathers.
+    Each chip of a tensor-parallel group sends its share of the rows, which the group that takes them in gathers. No
+    other work covers it.
     """
+    host, lie = traits.host_columns, dataclasses.replace(traits.interconnect, overlap_fraction=0.0)
     rows_bytes = tokens * network.hidden_size * ACTIVATION_BYTES
     degree, node = choices.tensor_parallel.astype(np.float64), float(n_chips_per_node)
+    stage = choices.tensor_parallel * choices.attention_data_parallel
     gather = two_level_terms(
-        "handover_gather", "all_gather", 1.0, n_chips=degree, n_inside=node, message_bytes=rows_bytes, **host
-    )
+        "handover_gather", "all_gather", 1.0, n_chips=degree, place=Place(node), message_bytes=rows_bytes,
+        interconnect=lie, **host,
+    )  # fmt: skip
     inside, outside = (
         step_program(
             [
                 term(
                     "handover", "collective", "send_recv", 1.0, n_chips=np.full(len(choices), 2.0),
                     message_bytes=rows_bytes / degree, scale_out=place, exposed_fraction=1.0, **host,
+                    **path_columns(lie, "send_recv", 2.0, np.maximum(stage // apart, 1), scale_out=place > 0),
                 ),
                 *gather,
             ],
             overhead_s=0.0,
             calibration=calibration,
         )
-        for place in (0.0, 1.0)
+        for place, apart in ((0.0, 1), (1.0, n_chips_per_node))
     )  # fmt: skip
     return Handover(inside, outside, n_chips_per_node)
 

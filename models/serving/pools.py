@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from models.checks import FloatArray
+from models.operators.collective_terms import path_columns
 from models.operators.step import StepProgram, step_program, term
 from models.serving.capacity import sequence_bytes_per_chip
 from models.serving.engine_terms import scenario_traits
@@ -47,15 +48,19 @@ def transfer_program(scenario: ServingScenario, choices: Alternatives) -> StepPr
     """
     Return the sending of one prompt's cache from chip to chip, all layers over one link of each chip of a group.
 
-    Pools lie on nodes of their own where there are several, and send over scale-out links; in one node over scale-up
-    links.
+    Pools lie on nodes of their own where there are several, and send over scale-out links, each chip to any node; in
+    one node over scale-up links, each chip to the one that is half a node away.
     """
     requests, system = scenario.requests, scenario.system
     degrees = np.unique(choices.tensor_parallel)
     table = sequence_bytes_per_chip(scenario.network, [int(t) for t in degrees], scenario.mixes, requests.input_tokens)
     message = table[np.searchsorted(degrees, choices.tensor_parallel), choices.mix]
+    across = system.n_nodes > 1
+    op, n, apart = ("all_to_all", system.n_nodes, 1) if across else ("send_recv", 2, max(system.n_chips // 2, 1))
+    paths = path_columns(system.interconnect, op, np.full(len(choices), n), apart, scale_out=across)
+    paths |= {"n_steps": np.ones(len(choices))} if paths else {}
     sent = term(
         "cache_transfer", "collective", "send_recv", 1.0, n_chips=np.full(len(choices), 2.0), message_bytes=message,
-        scale_out=1.0 if system.n_nodes > 1 else 0.0, exposed_fraction=1.0, **scenario_traits(scenario).host_columns,
+        scale_out=1.0 if across else 0.0, exposed_fraction=1.0, **paths, **scenario_traits(scenario).host_columns,
     )  # fmt: skip
     return step_program([sent], overhead_s=0.0, calibration=scenario.calibration)

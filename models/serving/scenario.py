@@ -13,6 +13,7 @@ from models.architectures.lowered import LoweredNetwork
 from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray, IntArray
 from models.operators.calibration import UNCALIBRATED, Calibration
+from models.operators.topology import Interconnect
 from models.precision.mix import PrecisionMix
 from models.workload.distribution import RequestMoments
 
@@ -41,6 +42,8 @@ class System:
     """How the host's links collapse where chips without links of their own share them; None for an unknown host."""
     host_bytes_per_s: float | None = None
     """Rate of the host's link to one chip of a pair that exchange through it; None for that of the design."""
+    interconnect: Interconnect = Interconnect()
+    """Topologies of the links."""
 
     @property
     def n_nodes(self) -> int:

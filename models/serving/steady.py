@@ -193,8 +193,8 @@ def _program(scenario: ServingScenario, choices: Alternatives, load: StepLoad) -
 
 
 def _handover(scenario: ServingScenario, choices: Alternatives, tokens: FloatArray) -> Handover:
-    host, node = scenario_traits(scenario).host_columns, scenario.system.n_chips_per_node
-    return handover_programs(scenario.network, choices, tokens, node, host, scenario.calibration)
+    traits, node = scenario_traits(scenario), scenario.system.n_chips_per_node
+    return handover_programs(scenario.network, choices, tokens, node, traits, scenario.calibration)
 
 
 def steady_state(

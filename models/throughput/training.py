@@ -21,7 +21,7 @@ from models.architectures.training import (
 from models.architectures.training_memory import Recompute, TrainingPlan, stored_bits, training_formats
 from models.checks import FloatArray
 from models.hardware.rates import class_code
-from models.operators.collective_terms import two_level_terms
+from models.operators.collective_terms import Place, two_level_terms
 from models.operators.step import Term, step_program, term
 from models.precision.formats import number_format
 from models.precision.mix import PrecisionMix
@@ -212,10 +212,24 @@ class _Frame:
             yield from two_level_terms(
                 f"{op}_{group}", SEND.get(op, op), np.array([0.0 if c is None else c.count for c in found]),
                 n_chips=np.array([1.0 if c is None else float(_partners(c)) for c in found]),
-                n_inside=np.array([float(self._inside(plan, group)) for plan in self.plans]),
+                place=self._place(group), interconnect=self.system.interconnect,
                 message_bytes=np.array([0.0 if c is None else c.message_bytes for c in found]),
                 exposed_fraction=exposed if group == "data" else 1.0,
             )  # fmt: skip
+
+    def _place(self, group: str) -> Place:
+        """Where the chips of each plan's groups lie: before them those that come first in a node."""
+        node = self.system.n_chips_per_node
+        before = np.array([self._before(plan, group) for plan in self.plans], dtype=np.float64)
+        inside = np.array([float(self._inside(plan, group)) for plan in self.plans])
+        return Place(inside, np.minimum(before, node), np.maximum(before // node, 1.0))
+
+    @staticmethod
+    def _before(plan: TrainingPlan, group: str) -> int:
+        """Chips that each chip of a group stands for."""
+        if group == "tensor":
+            return 1
+        return plan.tensor_parallel * (plan.data_parallel if group == "pipeline" else 1)
 
     def _inside(self, plan: TrainingPlan, group: str) -> int:
         """Chips of one group that share a node: tensor parallel neighbours first, then data parallel, then stages."""

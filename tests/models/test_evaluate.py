@@ -14,6 +14,7 @@ from models.hardware.design import DESIGN_FIELDS, concatenate, peak_flop_per_s, 
 from models.hardware.figures import chip_figures
 from models.hardware.rates import RATE_CLASSES, rate_ratios
 from models.operators.factor_tables import FactorTables
+from models.operators.topology import Interconnect, ScaleOut, ScaleUp
 from models.serving.scenario import Slo, Speculation, System
 from tests.models.random_designs import MEMORY, RESOURCES, between, random_designs, with_more
 from tests.models.serving_scenarios import compiled, same
@@ -23,6 +24,9 @@ FEW = settings(max_examples=3, deadline=None)
 TABLES = FactorTables()
 SLO = Slo(ttft_s=0.5, tpot_s=0.02)
 GUESSES = Speculation(3, 0.7, lower(load_network("llama-3.1-8b")))
+WIRED = Interconnect(
+    ScaleUp("torus", (4, 2), 2e-7), ScaleOut(1, 3.0, 1e-6, port_bytes_per_s=40e9), overlap_fraction=0.5
+)  # fmt: skip
 SCENARIOS = {
     "dense on two chips": compiled(mixes=("bf16", "w4a16"), slo=SLO),
     "dense, whole prompts": compiled(mixes=("fp8_kv8",), slo=SLO, scheduling="whole_prompt"),
@@ -39,6 +43,13 @@ SCENARIOS = {
     "pools of two nodes": compiled(mixes=("fp8_kv8",), system=System(4, 2), slo=SLO, scheduling="disaggregated"),
     "guesses of a draft": compiled(mixes=("fp8_kv8",), slo=SLO, speculation=GUESSES),
     "groups that share experts": compiled("mixtral-8x7b", mixes=("fp8_kv8",), system=System(4, 2), slo=SLO),
+    "a torus and a fat tree": compiled(
+        "qwen3-30b-a3b",
+        mixes=("w4a16",),
+        system=System(16, 8, interconnect=WIRED),
+        slo=SLO,
+        plans=[ParallelPlan(4, pipeline_parallel=4), ParallelPlan(16), ParallelPlan(2, 8)],
+    ),
     "windows": compiled("gemma-3-12b", mixes=("fp8_kv8",), plans=[ParallelPlan(2)], slo=SLO),
 }
 BETTER_IF_LOWER = ("energy_per_unit_j", "step_s", "ttft_s", "tpot_s")

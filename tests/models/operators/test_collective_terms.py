@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from models.hardware.design import reference_design, replace
-from models.operators.collective_terms import two_level_terms
+from models.operators.collective_terms import Place, two_level_terms
 from models.operators.factor_tables import FactorTables
 from models.operators.step import run_step, step_program
 
 
 def terms(n_chips, n_inside, message_bytes=1e8, **options):
     n_chips = np.atleast_1d(np.asarray(n_chips, dtype=float))
-    sizes = {"n_chips": n_chips, "n_inside": n_inside, "message_bytes": np.full(len(n_chips), message_bytes)}
+    sizes = {"n_chips": n_chips, "place": Place(n_inside), "message_bytes": np.full(len(n_chips), message_bytes)}
     return two_level_terms("sum", "all_reduce", 1.0, **sizes, **options)
 
 
