@@ -18,9 +18,11 @@ from explorer.known_work import KnownWork
 from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.problem import Judgement, Problem, evaluate_all, judge_evaluated
 from explorer.records import CODES, design_document, metrics_document, operating_point
+from explorer.reshape_report import moved_cost
 from explorer.runners_up import with_runners_up
 from explorer.scaling.chip_counts import read_chip_counts
 from explorer.scaling.report import scaling_document
+from explorer.work_report import with_work_report
 from explorer.workload import pointing_at, require_links
 from models.checks import UnknownNameError, require_known
 from models.hardware.catalog import chip, chip_designs, field_provenance
@@ -50,7 +52,9 @@ def evaluate_document(
         {chip: id} or {design: {...}}, and {study: a study document}, whose space and search are not used; with
         {replay: true} the study's arrivals are replayed, with {replay: name} a trace at its own times; with
         {profile: ...} a calibration profile in place of the study's; with {scaling: true}, {scaling: {max_chips: n}}
-        or {scaling: {chips: [n, ...]}} the design in systems of other sizes too.
+        or {scaling: {chips: [n, ...]}} the design in systems of other sizes too; with {against: {chip: id}} or
+        {against: {design: {...}}} a second design on the same work, and where the cost of moving data went from it to
+        the first.
     inputs : Path or Uploads, optional
         Where files and networks named by the study lie.
     known : KnownWork, optional
@@ -63,12 +67,13 @@ def evaluate_document(
     """
     if not isinstance(document, dict) or not isinstance(document.get("study"), dict):
         raise StudyError([{"pointer": "/study", "detail": "must be a study document"}])
-    unknown = set(document) - {"chip", "design", "study", "replay", "profile", "scaling"}
+    unknown = set(document) - {"chip", "design", "study", "replay", "profile", "scaling", "against"}
     if unknown:
         raise StudyError([{"pointer": f"/{name}", "detail": "is no known field"} for name in sorted(unknown)])
     if ("chip" in document) == ("design" in document):
         raise StudyError([{"pointer": "/chip", "detail": "must hold exactly one of chip and design"}])
     designs = _designs(document)
+    beside = _against(document, inputs, known)
     asked = document["study"]
     if "profile" in document:
         asked = asked | {"profile": document["profile"]}
@@ -85,6 +90,9 @@ def evaluate_document(
     judgement = judge_evaluated(problem, designs, evaluations)
     answer = judgement_document(problem, judgement, document.get("chip"))
     answer["operating_point"] = with_runners_up(problem, designs, answer["operating_point"], evaluations)
+    answer = with_work_report(problem, judgement, answer)
+    if beside is not None:
+        answer["against"] = beside | {"moved_cost": moved_cost(beside.pop("reshape_cost"), answer["reshape_cost"])}
     if document.get("replay", False):
         points = [answer["operating_point"]]
         answer["percentiles"] = design_percentiles(problem, designs, points, trace, timeline=True)[0]
@@ -97,6 +105,28 @@ def evaluate_document(
 def _require_links(study: StudyDocument, designs: DesignBatch, document: Mapping[str, Any]) -> None:
     pointer = "/chip" if "chip" in document else "/design/scale_up_bytes_per_s"
     require_links(study.system, float(designs.scale_up_bytes_per_s[0]), pointer)
+
+
+def _against(document: dict[str, Any], inputs: Inputs, known: KnownWork | None) -> dict[str, Any] | None:
+    """The design to compare with, judged on the same work; None where there is none."""
+    other = document.get("against")
+    if other is None:
+        return None
+    if not isinstance(other, dict) or set(other) not in ({"chip"}, {"design"}):
+        raise StudyError([{"pointer": "/against", "detail": "must hold exactly one of chip and design"}])
+    shared: dict[str, Any] = {name: document[name] for name in ("study", "profile") if name in document}
+    try:
+        answer = evaluate_document(shared | other, inputs, known)
+    except StudyError as error:
+        own = [f"/{name}" for name in other]
+        raise StudyError(
+            [
+                {**each, "pointer": "/against" + each["pointer"]} if each["pointer"].startswith(tuple(own)) else each
+                for each in error.errors
+            ]
+        ) from None
+    kept = ("chip", "design", "operating_point", "metrics", "serves", "feasible", "sizes", "reshape_cost")
+    return {name: answer[name] for name in kept if name in answer}
 
 
 def _replayed_trace(problem: Problem, asked: Any, inputs: Inputs) -> Requests | None:

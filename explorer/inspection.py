@@ -105,7 +105,7 @@ def _row(each: Term, done: TermActivity, chip: DesignBatch, chosen: int) -> dict
     column, count = int(each.index[chosen]), float(each.count[chosen])
     sizes = {name: float(values[column]) for name, values in each.columns.items()}
     macs = {name: float(values[0, 0]) for name, values in done.macs.items()}
-    moved, row = float(done.dram_bytes[0, 0]), {}
+    moved, row = float((done.memory_s * chip.memory_bandwidth_bytes_per_s[:, None])[0, 0]), {}
     if each.kind == "gemm":
         row = {name: sizes[name] for name in ("m", "n", "k", "instances")} | {"count": count}
         moved = count * _operand_bytes(sizes)

@@ -11,6 +11,7 @@ from explorer.document import ObjectiveDocument, StudyError
 from models.checks import FloatArray, UnknownNameError, require_known
 from models.evaluation import ScenarioEvaluation
 from models.metrics import METRICS, metrics_of
+from models.metrics.reported import REPORTED
 
 COMBINED = "combined_relative_rate"
 """1 / sum(weight / relative rate) over the scenarios, the rate relative to each scenario's reference chip."""
@@ -69,6 +70,10 @@ def read_objectives(documents: Sequence[ObjectiveDocument], kinds: Sequence[str]
     known = [*metrics_of(kinds[0]), COMBINED] if len(kinds) == 1 else [COMBINED, REGRET, *DESIGN_METRICS]
     faults = []
     for i, each in enumerate(documents):
+        if each.metric in REPORTED:
+            detail = f"{each.metric} is reported of a design at its operating point and cannot be searched for"
+            faults.append({"pointer": f"/objectives/{i}/metric", "detail": detail})
+            continue
         try:
             require_known("metric", each.metric, [*METRICS, COMBINED, REGRET])
             require_known(f"metric of {' and '.join(sorted(set(kinds)))}", each.metric, known)

@@ -12,6 +12,7 @@ from models.architectures.lowered import checkpoint_bytes
 from models.architectures.parallel import kv_bytes_per_token_per_chip
 from models.hardware.catalog import chip, chip_ids, field_provenance
 from models.metrics import METRICS
+from models.metrics.reported import REPORTED
 from models.precision.error import mix_kl_nats
 from models.precision.mix import RECIPES
 from models.workload.presets import preset_names, profiles, trace_names
@@ -96,5 +97,9 @@ def preset_documents() -> dict[str, Any]:
         "metrics": [
             {"name": name, "unit": metric.unit, "direction": metric.direction, "description": metric.description}
             for name, metric in METRICS.items()
+        ],
+        "reported_metrics": [
+            {"name": name, "unit": metric.unit, "direction": metric.direction, "description": metric.description}
+            for name, metric in REPORTED.items()
         ],
     }

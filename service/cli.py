@@ -112,6 +112,9 @@ def evaluate(
     replay: Annotated[
         str | None, typer.Option(help="Trace to replay at its own times, or 'study' for the study's arrivals.")
     ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Chip or design file to compare with: where the cost of moving data went.")
+    ] = None,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -124,6 +127,8 @@ def evaluate(
         document = chip_or_design(design, Path()) | {"study": with_profile(read_yaml(workload), profile)}
         if replay is not None:
             document["replay"] = True if replay == "study" else replay
+        if against is not None:
+            document["against"] = chip_or_design(against, Path())
         result = evaluate_document(document, workload.parent)
         print_json(result) if as_json else print_evaluation(result)
 

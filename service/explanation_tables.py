@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from service.work_tables import print_work
+
 LEAST_SHARE = 0.005
 """Shares below half a percent are not shown."""
 
@@ -25,6 +27,7 @@ def print_explanation(document: Mapping[str, Any], console: Console | None = Non
     out.print(_chain_table(explanation["bottleneck_chain"]))
     out.print(_share_table(explanation["time_shares"]))
     out.print(_return_table(explanation["resource_return"]))
+    print_work(explanation, out)
     if "parameter_sensitivity" in explanation:
         out.print(_step_table(explanation["parameter_sensitivity"]))
     out.print(_chip_table(explanation["build_or_buy"]))

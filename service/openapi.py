@@ -50,6 +50,10 @@ EVALUATION: dict[str, Any] = {
             "anyOf": [{"type": "string"}, {"type": "object"}],
             "description": "Calibration profile in place of the study's",
         },
+        "against": {
+            "type": "object",
+            "description": "{chip} or {design} on the same work, and where the cost of moving data went from it",
+        },
     },
 }
 """Schema of the body of an evaluation."""

@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from models.metrics import METRICS
+from models.metrics.reported import REPORTED
+from service.work_tables import print_work
 
 SHOWN_METRICS = ("output_tokens_per_s", "ttft_p95_s", "tpot_p95_s", "area_mm2", "average_power_w", "unit_cost_usd")
 MAX_ROWS = 20
@@ -78,7 +80,7 @@ def _front_table(front: Sequence[Mapping[str, Any]], objectives: Sequence[str]) 
 
 def metric_heading(name: str) -> str:
     """A metric's name with the unit it is shown in."""
-    metric = METRICS.get(name)
+    metric = METRICS.get(name) or REPORTED.get(name)
     return name if metric is None else escape(f"{name} [{_SCALES.get(metric.unit, (1.0, metric.unit))[1]}]")
 
 
@@ -136,6 +138,7 @@ def print_evaluation(result: Mapping[str, Any], console: Console | None = None) 
     verdict = "does the work" if result["serves"] else "does not do the work: " + _worst(result["excess_fractions"])
     out.print(f"[bold]{name}[/bold] {verdict}")
     out.print(_point_table(result))
+    print_work(result, out)
     _print_warnings(result, out)
 
 
@@ -240,10 +243,11 @@ def print_presets(document: Mapping[str, Any], console: Console | None = None) -
     for each in document["precision_recipes"]:
         recipes.add_row(each["name"], f"{each['kl_nats_32_layers']:.4f}", f"{each['kv_bits']:g}")
     out.print(recipes)
-    metrics = Table("metric", "unit", "better", "meaning")
-    for each in document["metrics"]:
-        metrics.add_row(each["name"], each["unit"], each["direction"], each["description"])
-    out.print(metrics)
+    for title, key in (("metric", "metrics"), ("reported metric", "reported_metrics")):
+        metrics = Table(title, "unit", "better", "meaning")
+        for each in document[key]:
+            metrics.add_row(each["name"], each["unit"], each["direction"], each["description"])
+        out.print(metrics)
     out.print("samplers: " + ", ".join(document["samplers"]))
     out.print("scenario kinds: " + ", ".join(document["scenario_kinds"]))
 

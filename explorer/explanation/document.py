@@ -18,6 +18,7 @@ from explorer.explanation.work import Work, work_of
 from explorer.problem import Judgement, Problem, judge_designs
 from explorer.records import TrialRecord
 from explorer.space import designs_at, point_of
+from explorer.work_report import parts_of, work_report
 from models.checks import IntArray
 from models.hardware.design import DesignBatch
 from models.serving.steady import CompiledServing
@@ -54,17 +55,22 @@ def quick_explanation(work: Work, excess: Mapping[str, float]) -> dict[str, Any]
     Returns
     -------
     dict
-        summary, time_shares, bottleneck_chain, resource_return, questions, slack_fractions.
+        summary, time_shares, bottleneck_chain, resource_return, questions, sizes, reshape_cost, slack_fractions.
     """
     shares, chain = time_shares(work), bottleneck_chain(work)
+    problem = work.problem
+    reports = work_report(
+        work.compiled, work.alternatives, work.now().evaluations, work.performance, problem.tables, problem.technology
+    )
     document: dict[str, Any] = {
         "time_shares": shares.document(),
         "bottleneck_chain": chain,
         "resource_return": resource_return(work),
         "questions": judging_questions(work, shares, chain),
+        **parts_of(reports),
         "slack_fractions": {name: -value for name, value in excess.items()},
     }
-    return {"summary": summary_of(document, work.problem.objectives[0].metric)} | document
+    return {"summary": summary_of(document, problem.objectives[0].metric)} | document
 
 
 def whole_explanation(

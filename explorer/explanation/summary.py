@@ -27,6 +27,7 @@ def summary_of(explanation: Mapping[str, Any], metric: str) -> str:
     parts = (
         _waits(explanation["time_shares"]),
         _relief(explanation["bottleneck_chain"], metric),
+        _movement(explanation["reshape_cost"]),
         _slack(explanation["slack_fractions"]),
         _growth(explanation["questions"]),
         _buy(explanation.get("build_or_buy"), metric),
@@ -53,6 +54,21 @@ def _relief(chain: list[dict[str, Any]], metric: str) -> str:
         text += f" and costs {first['area_mm2']:.0f} mm2 and {first['power_w']:.0f} W"
     following = [WORDS[each["resource"]] for each in chain[1:4]]
     return f"{text}; then come {', '.join(following)}." if following else f"{text}."
+
+
+def _movement(moved: Mapping[str, Any]) -> str:
+    """Time and energy that move data without computing, of the one scenario."""
+    if "items" not in moved:
+        return ""
+    largest = moved["items"][0] if moved["items"] else None
+    if largest is None or moved["time_fraction"] < 0.005:
+        return ""
+    name = largest["item"].replace("_", " ")
+    return (
+        f"Moving and reshaping data without computing takes {_percent(moved['time_fraction'])} of the time and"
+        f" {_percent(moved['energy_fraction'])} of the energy, the most of the time for {name}"
+        f" ({_percent(largest['time_fraction'])})."
+    )
 
 
 def _slack(slack: Mapping[str, float]) -> str:

@@ -108,10 +108,27 @@ def mac_j_at_7nm(
         [J]
     """
     operand_bytes = OPERAND_BYTES[RATE_CLASSES.index(rate_class)]
-    fetched_bytes = operand_bytes * (1.0 / designs.array_m + 1.0 / designs.array_n)
-    delivery = c["operand_delivery_ratio"] * fetched_bytes * scratchpad_j_per_byte
+    delivery = c["operand_delivery_ratio"] * operand_bytes_per_mac(designs, rate_class) * scratchpad_j_per_byte
     registers = c["operand_register_j"] * operand_bytes / OPERAND_BYTES[RATE_CLASSES.index("bf16")] / designs.array_k
     return np.asarray(c["matrix_arithmetic_j"] * c[f"{rate_class}_arithmetic_ratio"] + registers + delivery)
+
+
+def operand_bytes_per_mac(designs: DesignBatch, rate_class: str) -> FloatArray:
+    """Return the operand bytes that enter an array for each product, b (1/m + 1/n), shape (n_designs,) [B]."""
+    operand_bytes = OPERAND_BYTES[RATE_CLASSES.index(rate_class)]
+    return np.asarray(operand_bytes * (1.0 / designs.array_m + 1.0 / designs.array_n))
+
+
+def operand_delivery_j_per_byte(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
+    """
+    Return an operand byte on its way from the scratchpad into an array, shape (n_designs,) [J].
+
+    The part of `EnergyPerAccess.mac_j` that depends on the shape of the array, at the highest clock.
+    """
+    used = technology or default_technology()
+    c = used.constants["energy"]
+    switching = used.at_node("energy_scale_used", designs.node_nm) * clock_ratio(designs, c)
+    return np.asarray(switching * c["operand_delivery_ratio"] * scratchpad_j_per_byte_at_7nm(designs, c))
 
 
 def scratchpad_j_per_byte_at_7nm(designs: DesignBatch, c: Mapping[str, float]) -> FloatArray:

@@ -23,7 +23,12 @@ DEQUANTISED_ROWS = 256
 
 @dataclass(frozen=True)
 class TermActivity:
-    """What one term does, shape (n_designs or 1, n_alternatives) each; compute and memory are its two bounds."""
+    """
+    What one term does, shape (n_designs or 1, n_alternatives) each.
+
+    `compute_s` and `memory_s` are its two bounds: work at the peak, and the least traffic at the bandwidth, which is
+    that of `dram_bytes` unless a kernel moves more.
+    """
 
     time_s: FloatArray
     compute_s: FloatArray
@@ -36,6 +41,8 @@ class TermActivity:
     """Fetched from the shared buffer over and over by the tiles of a GEMM, first time included."""
     covered_s: FloatArray | None = None
     """Beyond `time_s`, while other work runs; None for what never runs beside other work."""
+    conversion_ops: FloatArray = field(default_factory=lambda: np.zeros((1, 1)))
+    """Those of `vector_ops` that widen or round operands."""
 
 
 def codes(column: FloatArray) -> IntArray:

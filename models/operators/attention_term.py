@@ -117,6 +117,7 @@ def _activity(
         traffic,
         np.atleast_2d(SOFTMAX_OPS_PER_SCORE * n_scores + conversions),
         np.zeros_like(traffic),
+        conversion_ops=np.atleast_2d(conversions),
     )
 
 

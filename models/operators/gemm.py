@@ -106,7 +106,7 @@ def _least_cycles(
         *shape,
         np.ascontiguousarray(np.broadcast_to(k_per_step(designs)[:, None] * rate_ratio, shape)),
         np.ascontiguousarray(
-            np.broadcast_to(_rate_loss(rate_ratio, constants) / constants.array_efficiency_fraction, shape)
+            np.broadcast_to(rate_loss(rate_ratio, constants) / constants.array_efficiency_fraction, shape)
         ),
         designs.noc_bytes_per_cycle_per_core * constants.operand_port_ratio,
         np.where(old, 1.0, constants.operand_exposed_fraction),
@@ -131,8 +131,8 @@ def _least_cycles(
     )
 
 
-def _rate_loss(rate_ratio: FloatArray, constants: GemmConstants) -> FloatArray:
-    """Cycles a step takes at a format faster than bf16 over those at full rate, of the shape of `rate_ratio` [1]."""
+def rate_loss(rate_ratio: FloatArray, constants: GemmConstants) -> FloatArray:
+    """Return the cycles of a step of a format faster than bf16 over those at full rate, shape of `rate_ratio` [1]."""
     doublings = np.log2(np.maximum(rate_ratio, 1.0))
     first = constants.rate_loss_exponent * np.minimum(doublings, 1.0)
     return np.asarray(2.0 ** (first + constants.rate_loss_exponent_beyond_double * np.maximum(doublings - 1.0, 0.0)))
@@ -285,12 +285,11 @@ def gemm_time_s(
     bandwidth = require_positive("memory_bandwidth_bytes_per_s", memory_bandwidth_bytes_per_s, "B/s").reshape(-1, 1)
     begin = used.kernel_start_cycles if kernel_start_cycles is None else np.asarray(kernel_start_cycles).reshape(-1, 1)
     start = np.asarray(start_s, dtype=np.float64)
-    memory_time_s = _memory_time_s(dram_bytes, bandwidth, used)
-    busy_s = smooth_maximum(cycles / clock, memory_time_s, used.overlap_exponent)
+    busy_s = smooth_maximum(cycles / clock, memory_time_s(dram_bytes, bandwidth, used), used.overlap_exponent)
     return np.asarray((start[:, None] if start.ndim == 1 else start) + begin / clock + busy_s)
 
 
-def _memory_time_s(dram_bytes: FloatArray, bandwidth: FloatArray, constants: GemmConstants) -> FloatArray:
+def memory_time_s(dram_bytes: FloatArray, bandwidth: FloatArray, constants: GemmConstants) -> FloatArray:
     """Time of a stream that takes a latency to reach its rate; a transfer shorter than that pays in proportion [s]."""
     ramp = constants.memory_ramp_s
     in_flight = bandwidth * ramp

@@ -170,6 +170,41 @@ def local_expert_mlp_time_s(
     """
     Return the time of the expert MLPs of one chip whose routing is known, (n_designs, n_shapes) [s].
 
+    The sum of `expert_mlp_parts_s`.
+
+    Parameters
+    ----------
+    designs, active_experts, routed_rows, hidden, inter, local_experts, routed_choices
+        As for `expert_mlp_parts_s`.
+    weight_bytes_per_element, matrix_rate_ratio, gated, start_s, constants
+        As for `expert_mlp_parts_s`.
+    """
+    parts = expert_mlp_parts_s(
+        designs, active_experts, routed_rows, hidden, inter, local_experts, routed_choices,
+        weight_bytes_per_element=weight_bytes_per_element, matrix_rate_ratio=matrix_rate_ratio, gated=gated,
+        start_s=start_s, constants=constants,
+    )  # fmt: skip
+    return np.asarray(sum(parts.values(), np.zeros(1)))
+
+
+def expert_mlp_parts_s(
+    designs: DesignBatch,
+    active_experts: ArrayLike,
+    routed_rows: ArrayLike,
+    hidden: ArrayLike,
+    inter: ArrayLike,
+    local_experts: ArrayLike,
+    routed_choices: ArrayLike,
+    *,
+    weight_bytes_per_element: ArrayLike = 2.0,
+    matrix_rate_ratio: ArrayLike = 1.0,
+    gated: bool | ArrayLike = True,
+    start_s: ArrayLike | None = None,
+    constants: Constants | None = None,
+) -> dict[str, FloatArray]:
+    """
+    Return what follows each other in the expert MLPs of one chip: start, sorting, up, down, moving [s].
+
     Rows are sorted by expert, multiplied with the weights of each in two grouped GEMMs, and summed back.
 
     Parameters
@@ -192,14 +227,18 @@ def local_expert_mlp_time_s(
     )  # fmt: skip
     up_s = grouped_gemm_time_s(designs, active, rows, halves * i, h, element_bytes, matrix_rate_ratio, constants=c)
     down_s = grouped_gemm_time_s(designs, active, rows, h, i, element_bytes, matrix_rate_ratio, constants=c)
-    moved_bytes = c["moving_bytes_per_element"] * rows * (h + i)
-    moving_s = moved_bytes / per_design(designs.memory_bandwidth_bytes_per_s, rows)
+    moving_s = permuted_bytes(rows, h, i, c) / per_design(designs.memory_bandwidth_bytes_per_s, rows)
     clock_hz = per_design(designs.clock_hz, rows)
     sorting_cycles = c["cycles_per_local_expert"] * local + c["cycles_per_choice"] * choices / per_design(
         designs.n_cores, rows
     )
     start = per_design(c["start_s"] if start_s is None else start_s, rows)
-    return np.asarray(start + sorting_cycles / clock_hz + up_s + down_s + moving_s)
+    return {"start": start, "sorting": sorting_cycles / clock_hz, "up": up_s, "down": down_s, "moving": moving_s}
+
+
+def permuted_bytes(rows: FloatArray, hidden: FloatArray, inter: FloatArray, constants: Constants) -> FloatArray:
+    """Return what rows move into the order of their experts and back, beside weights, shape of rows [B]."""
+    return np.asarray(constants["moving_bytes_per_element"] * rows * (hidden + inter))
 
 
 def grouped_gemm_time_s(

@@ -344,7 +344,9 @@ def _counted(activity: TermActivity, carried: Callable[[FloatArray], FloatArray]
         carried(activity.time_s), carried(activity.compute_s), carried(activity.memory_s),
         {name: carried(values) for name, values in activity.macs.items()},
         carried(activity.dram_bytes), carried(activity.vector_ops), carried(activity.link_bytes),
-        activity.buffer_bytes,
+        carried(activity.buffer_bytes) if activity.buffer_bytes.any() else np.zeros((1, 1)),
+        covered_s=None if activity.covered_s is None else carried(activity.covered_s),
+        conversion_ops=carried(activity.conversion_ops) if activity.conversion_ops.any() else np.zeros((1, 1)),
     )  # fmt: skip
 
 
@@ -396,6 +398,7 @@ def _gemm_activities(
             np.atleast_2d(vector_ops[..., part]),
             np.zeros((1, width)),
             np.atleast_2d(crossing[..., part]),
+            conversion_ops=np.atleast_2d(vector_ops[..., part]),
         )
 
 
@@ -518,6 +521,7 @@ def _vector_activity(
         moved,
         elements + rounding,
         np.zeros_like(moved),
+        conversion_ops=rounding,
     )
 
 
@@ -595,6 +599,7 @@ def _fused_activity(
         moved,
         elements + rounding,
         np.zeros_like(moved),
+        conversion_ops=rounding,
     )
 
 
@@ -648,12 +653,18 @@ def _join(runs: list[StepActivity], order: IntArray) -> StepActivity:
         names = sorted({name for each in maps for name in each})
         return {name: join([each.get(name, np.zeros((1, 1))) for each in maps]) for name in names}
 
+    def join_covered(seconds: list[FloatArray | None]) -> FloatArray | None:
+        stated = [each for each in seconds if each is not None]
+        return join(stated) if stated else None
+
     def join_terms(group: list[TermActivity]) -> TermActivity:
         return TermActivity(
             join([t.time_s for t in group]), join([t.compute_s for t in group]), join([t.memory_s for t in group]),
             join_macs([t.macs for t in group]),
             join([t.dram_bytes for t in group]), join([t.vector_ops for t in group]),
-            join([t.link_bytes for t in group]),
+            join([t.link_bytes for t in group]), join([t.buffer_bytes for t in group]),
+            covered_s=join_covered([t.covered_s for t in group]),
+            conversion_ops=join([t.conversion_ops for t in group]),
         )  # fmt: skip
 
     return StepActivity(

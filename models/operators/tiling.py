@@ -99,7 +99,7 @@ def tile_fits(designs: DesignBatch) -> BoolArray:
 
 def tile_counts(m: FloatArray, n: FloatArray, k: FloatArray, splits: tuple[int, ...] = SPLITS) -> FloatArray:
     """
-    Return tiles times splits of every shape, shape (n_shapes, n_splits, n_tiles); infinite where nothing is gained.
+    Return tiles times splits of every shape, shape (..., n_splits, n_tiles); infinite where nothing is gained.
 
     Left out are tiles of which half would already cover the matrix (dominated), tiles with a side below
     `LEAST_SIDE` that do not cover the matrix along it (public kernels have none, and fits without them are
@@ -107,7 +107,7 @@ def tile_counts(m: FloatArray, n: FloatArray, k: FloatArray, splits: tuple[int, 
     hardware never takes a choice away.
     """
     rows, columns = TILE_SIDES
-    m, n, k = m[:, None, None], n[:, None, None], k[:, None, None]
+    m, n, k = m[..., None, None], n[..., None, None], k[..., None, None]
     parts = np.array(splits, dtype=np.float64)[:, None]
     tiles = np.ceil(m / rows) * np.ceil(n / columns)
     tried = ((m > rows / 2) | (rows == rows[0])) & ((n > columns / 2) | (columns == columns[0]))

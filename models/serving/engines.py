@@ -146,13 +146,14 @@ def _handover_s(engines: Engines, tokens: FloatArray) -> FloatArray:
 
 
 def _bound_s(designs: DesignBatch, activity: StepActivity) -> FloatArray:
-    """Arithmetic at the peaks or traffic at the bandwidth, whichever is slower, (n_engines, n_points) [s]."""
+    """Arithmetic at the peaks or the least traffic at the bandwidth, what is slower, (n_engines, n_points) [s]."""
     rates = dict(zip(RATE_CLASSES, rate_ratios(designs).T, strict=True))
     peak = peak_flop_per_s(designs)
     busy_s = np.zeros(activity.time_s.shape)
     for name, macs in activity.macs.items():
         busy_s += 2.0 * macs / np.where(rates[name] > 0, peak * rates[name], peak)[:, None]
-    return np.maximum(busy_s, activity.dram_bytes / designs.memory_bandwidth_bytes_per_s[:, None])
+    traffic_s = sum((each.memory_s for each in activity.terms.values()), np.zeros(activity.time_s.shape))
+    return np.maximum(busy_s, traffic_s)
 
 
 def sequences_held(engines: Engines, tokens: FloatArray) -> FloatArray:

@@ -1,0 +1,83 @@
+"""Sizes and cost of movement of one design on each scenario, at its operating point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from explorer.problem import Judgement, Problem
+from explorer.reshape_report import reshape_document
+from explorer.size_report import sizes_document
+from models.evaluate import Compiled
+from models.evaluation import ScenarioEvaluation
+from models.hardware.design import DesignBatch
+from models.hardware.figures import chip_figures
+from models.metrics.phases import phases_of
+from models.operators.factor_tables import FactorTables
+from models.technology import Technology
+
+
+def with_work_report(problem: Problem, judgement: Judgement, document: dict[str, Any]) -> dict[str, Any]:
+    """
+    Return the document of one judged design with its sizes, its cost of movement, and the metrics of both.
+
+    Keyed by scenario where there are several.
+    """
+    chosen = [int(each[0]) for each in judgement.chosen]
+    reports = work_report(
+        problem.scenarios, chosen, judgement.evaluations, judgement.designs, problem.tables, problem.technology
+    )
+    metrics = dict(document["metrics"])
+    if len(reports) == 1:
+        (only,) = reports.values()
+        metrics |= only["metrics"]
+    else:
+        metrics["scenarios"] = {name: metrics["scenarios"][name] | each["metrics"] for name, each in reports.items()}
+    return document | {"metrics": metrics} | parts_of(reports)
+
+
+def parts_of(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Sizes and reshape_cost of the one scenario, or of each by name."""
+    parts = {}
+    for part in ("sizes", "reshape_cost"):
+        by_name = {name: each[part] for name, each in reports.items()}
+        parts[part] = by_name if len(by_name) > 1 else next(iter(by_name.values()))
+    return parts
+
+
+def work_report(
+    compiled: Sequence[Compiled],
+    alternatives: Sequence[int],
+    evaluations: Sequence[ScenarioEvaluation],
+    designs: DesignBatch,
+    tables: FactorTables,
+    technology: Technology,
+) -> dict[str, dict[str, Any]]:
+    """
+    Return sizes and reshape_cost of each scenario by its name, each {sizes, reshape_cost, metrics}.
+
+    Parameters
+    ----------
+    compiled : sequence
+        Scenarios.
+    alternatives : sequence of int
+        Inner choice of the design in each.
+    evaluations : sequence of ScenarioEvaluation
+        At these choices, arrays of shape (1, 1).
+    designs : DesignBatch
+        The one design.
+    tables : FactorTables
+        Shared rows.
+    technology : Technology
+    """
+    access = chip_figures(designs, technology).access
+    reports = {}
+    for each, chosen, evaluation in zip(compiled, alternatives, evaluations, strict=True):
+        phases = phases_of(each, evaluation, np.array([chosen]), designs, access, tables)
+        sizes = sizes_document(each.scenario, phases, evaluation, designs, tables)
+        moved = reshape_document(each, phases, evaluation, designs, access, technology)
+        metrics = sizes.pop("metrics") | moved.pop("metrics")
+        reports[each.name] = {"sizes": sizes, "reshape_cost": moved, "metrics": metrics}
+    return reports
