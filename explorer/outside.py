@@ -15,7 +15,7 @@ from explorer.objectives import Objective
 from explorer.quantities import Duration, Power
 from explorer.records import TrialRecord, design_document
 from explorer.report import binding_limit, front_of, recommended_of
-from explorer.samplers import AUTO, EXACT, SAMPLERS, asked, distinct, seen_points
+from explorer.samplers import AUTO, EXACT, SAMPLERS, Asker, distinct, seed_of, seen_points
 from explorer.space import Space, designs_at, point_of, read_space, values_at
 from models.checks import IntArray, UnknownNameError, require_known
 
@@ -144,9 +144,8 @@ def propose_outside(
     if not count:
         return []
     seeds = [problem.document.search.seed, number]
-    points = asked(
-        DEFAULT_SAMPLER if name == AUTO else name, space, problem.objectives, records, seeds, count, away=gone
-    )
+    asker = Asker(DEFAULT_SAMPLER if name == AUTO else name, space, problem.objectives, records, seeds[0])
+    points = asker.ask(seed_of(seeds), count, gone)
     seen = seen_points(space, records) | {tuple(point) for point in gone}
     return _proposals(problem, distinct(points, space, seen, np.random.default_rng([*seeds, 1])))
 

@@ -124,7 +124,7 @@ def _frozen(
         params=params,
         distributions=dict(allowed),
         constraints=record.excess,
-        user_attrs={"violated": record.violated, "operating_point": record.operating_point},
+        user_attrs={"violated": record.violated},
         system_attrs=_generation(sampler, record.number),
     )
 
@@ -135,50 +135,64 @@ def _generation(sampler: BaseSampler | None, number: int) -> dict[str, int]:
     return {} if key is None else {key: number // POPULATION}
 
 
-def asked(
-    name: str,
-    space: Space,
-    objectives: Sequence[Objective],
-    records: Sequence[TrialRecord],
-    seeds: Sequence[int],
-    count: int,
-    *,
-    filled: Collection[str] = (),
-    away: Sequence[IntArray] = (),
-) -> IntArray:
+class Asker:
     """
-    Return what a sampler asks for, some of which may have been judged before.
+    A sampler beside the trials it has learned from, for several batches in a row.
 
-    Parameters
-    ----------
-    name : str
-        A key of `SAMPLERS`.
-    records : sequence of TrialRecord
-        All earlier trials of the study.
-    seeds : sequence of int
-        Seed of the study, then the numbers of the batch.
-    filled : collection of str
-        Parameters that the sampler does not choose; they stand at 0.
-    away : sequence of array of shape (n_parameters,)
-        Points that are being judged.
-
-    Returns
-    -------
-    array of shape (count, n_parameters)
-        Indices into the space's values.
+    What it asks for is a function of the trials, the seeds and the count alone. Parameters that are `filled` are not
+    chosen by the sampler; they stand at 0.
     """
-    allowed = distributions(space, filled)
-    seed = int(np.random.default_rng(list(seeds)).integers(2**31))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = SAMPLERS[name](Request(int(seeds[0]), seed, allowed))
-        study = optuna_study(space, objectives, records, sampler, filled)
+
+    def __init__(
+        self,
+        name: str,
+        space: Space,
+        objectives: Sequence[Objective],
+        records: Sequence[TrialRecord],
+        study_seed: int,
+        filled: Collection[str] = (),
+    ) -> None:
+        self._name, self._space, self._study_seed = name, space, study_seed
+        self._allowed = distributions(space, filled)
+        self._filled = filled
+        self._study = optuna_study(space, objectives, (), self._sampler(0))
+        self.learn(records)
+
+    def learn(self, records: Sequence[TrialRecord]) -> None:
+        """Add finished trials."""
+        sampler = self._study.sampler
+        self._study.add_trials([_frozen(self._space, record, self._allowed, sampler) for record in records])
+
+    def ask(self, seed: int, count: int, away: Sequence[IntArray] = ()) -> IntArray:
+        """
+        Return what the sampler asks for, some of which may have been judged before, shape (count, n_parameters).
+
+        `away` are points of shape (n_parameters,) that are being judged; the sampler keeps off them.
+        """
+        self._study.sampler = self._sampler(seed)
         for point in away:
-            params = {p.name: int(i) for p, i in zip(space.parameters, point, strict=True) if p.name in allowed}
-            study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=allowed))
-        found = [study.ask(allowed).params for _ in range(count)]
-    points = [[int(params.get(p.name, 0)) for p in space.parameters] for params in found]
-    return np.array(points, dtype=np.int64).reshape(count, len(space.parameters))
+            params = self._params(point)
+            running = create_trial(state=TrialState.RUNNING, params=params, distributions=self._allowed)
+            self._study.add_trial(running)
+        trials = [self._study.ask(self._allowed) for _ in range(count)]
+        for trial in trials:  # what is judged in their place comes back as trials of its own
+            self._study.tell(trial, state=TrialState.FAIL)
+        points = [[int(trial.params.get(p.name, 0)) for p in self._space.parameters] for trial in trials]
+        return np.array(points, dtype=np.int64).reshape(count, len(self._space.parameters))
+
+    def _sampler(self, seed: int) -> BaseSampler:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return SAMPLERS[self._name](Request(self._study_seed, seed, self._allowed))
+
+    def _params(self, point: IntArray) -> dict[str, int]:
+        named = zip(self._space.parameters, point, strict=True)
+        return {p.name: int(i) for p, i in named if p.name in self._allowed}
+
+
+def seed_of(seeds: Sequence[int]) -> int:
+    """Seed of a batch, from the seed of the study and the numbers of the batch."""
+    return int(np.random.default_rng(list(seeds)).integers(2**31))
 
 
 def distinct(points: IntArray, space: Space, seen: set[tuple[int, ...]], rng: np.random.Generator) -> IntArray:
@@ -207,13 +221,22 @@ def propose(
     """
     Return `count` new points (fewer where the space is exhausted): a function of its arguments alone.
 
+    Parameters
+    ----------
+    name : str
+        A key of `SAMPLERS`.
+    records : sequence of TrialRecord
+        All earlier trials of the study.
+    seeds : sequence of int
+        Seed of the study, then the numbers of the batch.
+
     Returns
     -------
     array of shape (n_points, n_parameters)
         Indices into the space's values; none was judged before, none is repeated.
     """
     count = min(count, space.n_designs - len(records))
-    points = asked(name, space, objectives, records, seeds, count)
+    points = Asker(name, space, objectives, records, seeds[0]).ask(seed_of(seeds), count)
     return distinct(points, space, seen_points(space, records), np.random.default_rng([*seeds, 1]))
 
 

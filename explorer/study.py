@@ -27,9 +27,9 @@ from explorer.samplers import (
     EXHAUSTIVE,
     ONE_OBJECTIVE,
     SAMPLER_NAMES,
-    asked,
+    Asker,
     distinct,
-    propose,
+    seed_of,
     seen_points,
     unseen,
 )
@@ -146,28 +146,31 @@ def run_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int) -> list
     count = min(CHUNK_TRIALS, left)
     if problem.warm_points is not None and len(past) < len(problem.warm_points):
         return judged_records(problem, problem.warm_points[len(past) : len(past) + count], len(past))
-    records: list[TrialRecord] = []
-    while len(records) < count:
-        known = [*past, *records]
-        batch = min(BATCH_TRIALS.get(sampler, count), count - len(records))
-        seeds = [problem.document.search.seed, chunk, len(records)]
-        records += judged_records(problem, _chosen(problem, sampler, known, seeds, batch), len(known))
+    records = _asked_records(problem, sampler, past, chunk, count)
     if sampler == EXHAUSTIVE and len(past) + len(records) == problem.space.n_designs:
         whole = enumerated_certificate(problem, [*past, *records])
         return [*records[:-1], dataclasses.replace(records[-1], certificate=whole)]
     return records
 
 
-def _chosen(problem: Problem, sampler: str, past: Sequence[TrialRecord], seeds: Sequence[int], count: int) -> IntArray:
-    """New points that a sampler proposes, those of TPE with what a rule fills."""
-    if sampler != FILLS:
-        return propose(sampler, problem.space, problem.objectives, past, seeds, count)
-    names = filled_parameters(problem)
-    points = asked(sampler, problem.space, problem.objectives, past, seeds, count, filled=names)
-    before = seen_points(problem.space, past)
-    return distinct(
-        filled(problem, points, len(past), set(before)), problem.space, before, np.random.default_rng(seeds)
-    )
+def _asked_records(
+    problem: Problem, sampler: str, past: Sequence[TrialRecord], chunk: int, count: int
+) -> list[TrialRecord]:
+    """Ask a sampler for new designs, batch by batch, fill what a rule fills better, and judge them."""
+    seed, filled_names = problem.document.search.seed, filled_parameters(problem) if sampler == FILLS else ()
+    asker = Asker(sampler, problem.space, problem.objectives, past, seed, filled_names)
+    seen = seen_points(problem.space, past)
+    records: list[TrialRecord] = []
+    while len(records) < count:
+        seeds, number = [seed, chunk, len(records)], len(past) + len(records)
+        points = asker.ask(seed_of(seeds), min(BATCH_TRIALS.get(sampler, count), count - len(records)))
+        if sampler == FILLS:
+            points = filled(problem, points, number, set(seen))
+        points = distinct(points, problem.space, seen, np.random.default_rng([*seeds, 1]))
+        found = judged_records(problem, points, number)
+        asker.learn(found)
+        records += found
+    return records
 
 
 def _run_exact_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int, left: int) -> list[TrialRecord]:

@@ -14,7 +14,7 @@ from explorer.samplers import (
     ONE_OBJECTIVE,
     POPULATION,
     SAMPLERS,
-    asked,
+    Asker,
     distributions,
     optuna_study,
     propose,
@@ -122,15 +122,15 @@ def test_children_of_a_generation_take_after_their_parents():
     axis = int(np.argmax(SPACE_.sizes))
     parents = np.resize(points[points[:, axis] == 1], (POPULATION, points.shape[1]))
     past = records_of(PROBLEM, parents, judge_points(PROBLEM, parents), 0)
-    children = asked("nsga2", SPACE_, PROBLEM.objectives, past, [0, 1], 30)
+    children = Asker("nsga2", SPACE_, PROBLEM.objectives, past, 0).ask(1, 30)
     assert np.mean(children[:, axis] == 1) > 0.8
 
 
 def test_a_sobol_sequence_goes_on_where_the_last_batch_ended():
     space = read_space("full")
-    whole = asked("qmc", space, (RATE,), [], [3, 0], 32)
+    whole = Asker("qmc", space, (RATE,), [], 3).ask(0, 32)
     begun = [bowl_record(space, i, point) for i, point in enumerate(whole[:20])]
-    np.testing.assert_array_equal(asked("qmc", space, (RATE,), begun, [3, 1], 12), whole[20:])
+    np.testing.assert_array_equal(Asker("qmc", space, (RATE,), begun, 3).ask(1, 12), whole[20:])
     noc = [p.name for p in space.parameters].index("noc_per_core")
     assert list(np.bincount(whole[:, noc])) == [8, 8, 8, 8]
 
@@ -144,4 +144,15 @@ def test_parameters_that_a_rule_fills_are_not_asked_for():
     past = past_of(30)
     study = optuna_study(SPACE_, PROBLEM.objectives, past, filled=("n_cores",))
     assert all("n_cores" not in trial.params for trial in study.get_trials())
-    assert (asked("tpe", SPACE_, PROBLEM.objectives, past, [0, 1], 10, filled=("n_cores",))[:, 4] == 0).all()
+    points = Asker("tpe", SPACE_, PROBLEM.objectives, past, 0, ("n_cores",)).ask(1, 10)
+    assert (points[:, 4] == 0).all() and (points[:, 5] != 0).any()
+
+
+@pytest.mark.parametrize("name", ["tpe", "cmaes", "random"])
+def test_what_is_learned_later_counts_as_what_was_known_from_the_start(name):
+    past = past_of(40)
+    once = Asker(name, SPACE_, PROBLEM.objectives, past, 0).ask(7, 5)
+    twice = Asker(name, SPACE_, PROBLEM.objectives, past[:25], 0)
+    twice.ask(6, 5)
+    twice.learn(past[25:])
+    np.testing.assert_array_equal(twice.ask(7, 5), once)
