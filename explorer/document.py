@@ -42,16 +42,16 @@ class LengthDistribution(_Strict):
 class HistogramBin(_Strict):
     """Requests of one size."""
 
-    input: float = Field(gt=0, le=MAX_TOKENS, description="input tokens")
-    output: float = Field(gt=0, le=MAX_TOKENS, description="output tokens")
-    weight: float = Field(gt=0, description="relative frequency")
+    input: float = Field(gt=0, le=MAX_TOKENS, description="input tokens [tokens]")
+    output: float = Field(gt=0, le=MAX_TOKENS, description="output tokens [tokens]")
+    weight: float = Field(gt=0, description="relative frequency [1]")
 
 
 class SessionsDocument(_Strict):
     """Conversations of several turns: each turn carries the earlier ones, found in the prefix cache or not."""
 
     turns: int = Field(ge=1, le=1000, description="turns of a conversation")
-    hit_fraction: float = Field(1.0, ge=0, le=1, description="share of the earlier turns found in the prefix cache")
+    hit_fraction: float = Field(1.0, ge=0, le=1, description="share of the earlier turns found in the prefix cache [1]")
 
 
 class RequestsDocument(_Strict):
@@ -63,7 +63,7 @@ class RequestsDocument(_Strict):
     )
     input: LengthDistribution | None = Field(None, description="input tokens")
     output: LengthDistribution | None = Field(None, description="output tokens")
-    correlation: float = Field(0.0, ge=-1, le=1, description="rank correlation of input and output")
+    correlation: float = Field(0.0, ge=-1, le=1, description="rank correlation of input and output [1]")
     histogram: list[HistogramBin] | None = Field(None, min_length=1, max_length=10_000, description="sizes and weights")
     zero_token_rows: Literal["refuse", "drop"] | None = Field(
         None, description="rows of a trace without tokens, as failed requests are logged; refused where left out"
@@ -86,11 +86,11 @@ class RequestsDocument(_Strict):
 class ArrivalsDocument(_Strict):
     """When requests come."""
 
-    load: float | None = Field(None, gt=0, lt=1, description="rate over the design's sustainable rate")
+    load: float | None = Field(None, gt=0, lt=1, description="rate over the design's sustainable rate [1]")
     rate: Rate | None = Field(None, description="requests of the whole system per second")
-    cv: float = Field(1.0, gt=0, le=100, description="coefficient of variation of the time between requests")
+    cv: float = Field(1.0, gt=0, le=100, description="coefficient of variation of the time between requests [1]")
     dispersion_60_s: float | None = Field(
-        None, gt=0, le=1e6, description="variance over mean of the requests in windows of 60 s, at least cv squared"
+        None, gt=0, le=1e6, description="variance over mean of the requests in windows of 60 s, at least cv squared [1]"
     )
     source: Literal["drawn", "trace"] = Field("drawn", alias="from", description="drawn, or the trace's own times")
 
@@ -121,8 +121,8 @@ class BatchingDocument(_Strict):
 class SpeculationDocument(_Strict):
     """Speculative decoding: guesses that one step verifies together."""
 
-    draft_tokens: int = Field(ge=1, le=32, description="guesses of a step")
-    acceptance: float = Field(gt=0, lt=1, description="chance that a guess is right where those before it are")
+    draft_tokens: int = Field(ge=1, le=32, description="guesses of a step [tokens]")
+    acceptance: float = Field(gt=0, lt=1, description="chance that a guess is right where those before it are [1]")
     draft_network: str | dict[str, Any] | None = Field(
         None, description="network that guesses; without one guesses cost nothing"
     )
@@ -130,7 +130,7 @@ class SpeculationDocument(_Strict):
 
 class _Scenario(_Strict):
     name: str = Field(min_length=1, max_length=100, description="name of the scenario")
-    weight: float = Field(1.0, ge=0, description="share of time on the reference chip; 0 counts in a regret alone")
+    weight: float = Field(1.0, ge=0, description="share of time on the reference chip; 0 counts in a regret alone [1]")
     reference_chip: str = Field("a100_sxm", description="chip that a relative rate refers to")
 
 
@@ -149,8 +149,10 @@ class ServingDocument(_Scenario):
     )
     speculation: SpeculationDocument | None = Field(None, description="speculative decoding")
     batching: BatchingDocument = Field(default_factory=BatchingDocument)
-    prefix_hit_fraction: float | None = Field(None, ge=0, lt=1, description="input tokens found in the prefix cache")
-    routing_skew: float = Field(0.0, ge=0, le=4, description="Zipf exponent of expert popularity")
+    prefix_hit_fraction: float | None = Field(
+        None, ge=0, lt=1, description="share of the input tokens found in the prefix cache [1]"
+    )
+    routing_skew: float = Field(0.0, ge=0, le=4, description="Zipf exponent of expert popularity [1]")
     step_overhead: Duration | None = Field(None, description="host time of every step; the model's where left out")
 
     @model_validator(mode="after")
@@ -271,7 +273,7 @@ class OverlayRow(_Strict):
     quantity: str = Field(min_length=1, max_length=100, description="quantity or constant of the model")
     node_nm: float | None = Field(None, gt=0, description="process node of a quantity by node [nm]")
     variant: str | None = Field(None, max_length=100, description="kind of memory of a quantity by kind")
-    value: float = Field(gt=0, description="value in the stated unit")
+    value: float = Field(gt=0, description="value [as `unit` says]")
     unit: str = Field(min_length=1, max_length=40, description="unit, that of the shipped value")
     source: str = Field(min_length=1, max_length=500, description="where the value comes from")
 
@@ -361,7 +363,7 @@ class SystemDocument(_Strict):
         None, ge=1, le=65_536, description="chips that the scale-up links join; all of them where left out"
     )
     host_sharing_exponent: float | None = Field(
-        None, ge=0, le=4, description="x of the host's link rate, (n/2)^-x where n chips share it"
+        None, ge=0, le=4, description="x of the host's link rate, (n/2)^-x where n chips share it [1]"
     )
     host_bandwidth: Bandwidth | None = Field(
         None, description="host's link to a chip of a pair that exchange through it; the design's where left out"
@@ -425,7 +427,7 @@ class SearchDocument(_Strict):
     trials: int = Field(200, ge=1, le=100_000, description="most designs that are judged and recorded")
     seed: int = Field(0, ge=0, lt=2**32, description="seed of everything random")
     certify: bool = Field(False, description="prove how far the result is from the best of the space")
-    target_gap: float = Field(0.01, ge=0, lt=1, description="relative gap at which a proof ends")
+    target_gap: float = Field(0.01, ge=0, lt=1, description="relative gap at which a proof ends [1]")
     timeout: Duration = Field(60.0, description="search time after which a study ends with what it has")
     stall_trials: int | None = Field(
         None, ge=1, le=100_000,

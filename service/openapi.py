@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import yaml
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
@@ -13,28 +17,15 @@ from service.engine import StudyEngine
 from service.errors import problem_responses
 from service.security import OPEN_PATHS, needed_scope
 
-STUDY_EXAMPLE: dict[str, Any] = {
-    "name": "chat",
-    "workload": {
-        "scenarios": [
-            {
-                "name": "chat",
-                "kind": "llm_serving",
-                "network": "llama-3.1-8b",
-                "requests": {"preset": "llmperf-550-150"},
-                "slo": {"ttft_p95": "1 s", "tpot_p95": "50 ms"},
-            }
-        ]
-    },
-    "budget": {"area": "600 mm2", "tdp": "500 W"},
-    "objectives": [{"metric": "sustainable_output_tokens_per_s_per_w", "direction": "maximize"}],
-    "search": {"sampler": "tpe", "trials": 20, "timeout": "30 s"},
-}
+EXAMPLES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("openapi_examples.yaml").read_text())
+"""Bodies by operation, and examples of fields and parameters by name."""
+
+STUDY_EXAMPLE: dict[str, Any] = EXAMPLES["bodies"]["create_study"]
 """A study that ends within seconds."""
 
 EVALUATION: dict[str, Any] = {
     "type": "object",
-    "description": "Exactly one of chip, design and designs, and a study",
+    "description": "Exactly one of chip, design and designs, and a study; nothing but a profile goes with designs",
     "required": ["study"],
     "additionalProperties": False,
     "properties": {
@@ -46,6 +37,11 @@ EVALUATION: dict[str, Any] = {
             "anyOf": [{"type": "boolean"}, {"type": "string"}],
             "description": "Whether the study's arrivals are replayed, or the name of a trace that is",
         },
+        "scaling": {
+            "anyOf": [{"type": "boolean"}, {"type": "object"}],
+            "description": "Whether systems of other sizes are judged, or which: max_chips, or chips as a list",
+        },
+        "explanation": {"type": "boolean", "description": "Whether it is explained what binds and what relief brings"},
         "profile": {
             "anyOf": [{"type": "string"}, {"type": "object"}],
             "description": "Calibration profile in place of the study's",
@@ -57,6 +53,8 @@ EVALUATION: dict[str, Any] = {
     },
 }
 """Schema of the body of an evaluation."""
+
+_UNIT = re.compile(r"\[([^\]]+)\]")
 
 
 def document_openapi(app: FastAPI, engine: StudyEngine, problem: type[BaseModel], keys_required: bool) -> None:
@@ -71,6 +69,7 @@ def document_openapi(app: FastAPI, engine: StudyEngine, problem: type[BaseModel]
             _add_problem(document, problem)
             _add_access(document, keys_required)
             _add_study(document, engine.study_schema())
+            _add_examples(document)
             app.openapi_schema = document
         return app.openapi_schema
 
@@ -119,9 +118,35 @@ def _add_study(document: dict[str, Any], schema: dict[str, Any]) -> None:
     schemas["ModelStudy"], schemas["OutsideStudy"] = schema, outside
     schemas["Study"] = {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("ModelStudy", "OutsideStudy")]}
     schemas["Evaluation"] = EVALUATION
-    for path, name, example in (
-        ("/v1/studies", "Study", STUDY_EXAMPLE),
-        ("/v1/evaluations", "Evaluation", {"chip": "h100_sxm", "study": STUDY_EXAMPLE}),
-    ):
+    for path, name in (("/v1/studies", "Study"), ("/v1/evaluations", "Evaluation")):
         body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
-        body |= {"schema": {"$ref": f"#/components/schemas/{name}"}, "example": example}
+        body["schema"] = {"$ref": f"#/components/schemas/{name}"}
+
+
+def _add_examples(document: dict[str, Any]) -> None:
+    """Give every body, field and parameter an example, and every quantity the unit that its description states."""
+    for operation in _operations(document):
+        for part, kind in (("bodies", "application/json"), ("files", "text/csv")):
+            if operation["operationId"] in EXAMPLES[part]:
+                operation["requestBody"]["content"][kind]["example"] = EXAMPLES[part][operation["operationId"]]
+        for parameter in operation.get("parameters", []):
+            if parameter["name"] in EXAMPLES["parameters"] and "examples" not in parameter["schema"]:
+                parameter["schema"]["examples"] = [EXAMPLES["parameters"][parameter["name"]]]
+            _add_unit(parameter["schema"], parameter.get("description", ""))
+    for name, schema in document["components"]["schemas"].items():
+        known = EXAMPLES["fields"] | EXAMPLES["schemas"].get(name, {})
+        for field, described in schema.get("properties", {}).items():
+            if field in known and not {"example", "examples", "$ref"} & described.keys():
+                described["examples"] = [known[field]]
+            _add_unit(described, described.get("description", ""))
+
+
+def _add_unit(schema: dict[str, Any], description: str) -> None:
+    unit = _UNIT.search(description)
+    if unit:
+        schema["x-unit"] = unit[1]
+
+
+def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for operations in document["paths"].values():
+        yield from operations.values()

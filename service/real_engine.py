@@ -8,7 +8,6 @@ from explorer import study
 from explorer.batch_evaluation import evaluate_batch
 from explorer.document import StudyDocument, StudyError
 from explorer.drift import Outcome, drift_report
-from explorer.evaluation import evaluate_document
 from explorer.explanation.asked import explain
 from explorer.identity import model_version, workload_hash
 from explorer.known_work import KnownWork
@@ -17,6 +16,7 @@ from explorer.reevaluation import evaluate_designs, evaluation_identity
 from explorer.report import final_document, result_document
 from explorer.space import read_space
 from explorer.warm_start import similarity_fraction, warm_designs, with_history, with_warm_start
+from explorer.what_if import what_if
 from service.catalogues import chip_documents, network_documents
 from service.engine import Extent, StudyEngine
 
@@ -39,7 +39,7 @@ def real_engine() -> StudyEngine:
         final_document=final_document,
         explain=explain,
         record_from_json=record_from_json,
-        evaluate_document=functools.partial(evaluate_document, known=known),
+        evaluate_document=functools.partial(what_if, known=known),
         evaluate_designs=functools.partial(evaluate_designs, known=known),
         evaluate_batch=functools.partial(evaluate_batch, known=known),
         evaluation_identity=evaluation_identity,

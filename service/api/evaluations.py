@@ -10,6 +10,7 @@ from service.api.documents import RequestDocument
 from service.dependencies import HEAVY_WORK, DatabaseOf, EngineOf, IdempotencyKey, SettingsOf
 from service.errors import problem_responses
 from service.evaluation import answer_batch, answer_evaluation
+from service.schemas.evaluations import EvaluationBatch, EvaluationRead
 
 router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"])
 
@@ -18,7 +19,8 @@ router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"])
     "",
     operation_id="evaluate",
     summary="Evaluate a chip, a design, or many designs",
-    responses=problem_responses(409, 413, 422, 503),
+    response_model=None,
+    responses={200: {"model": EvaluationRead | EvaluationBatch}, **problem_responses(409, 413, 422, 503)},
     dependencies=[HEAVY_WORK],
 )
 def evaluate(

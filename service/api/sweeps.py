@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import structlog
 from fastapi import APIRouter, BackgroundTasks, Path, Query, Request, Response
@@ -32,7 +32,7 @@ from service.dependencies import (
 from service.errors import InvalidRequestError, problem_responses
 from service.quotas import require_room
 from service.schemas.moments import moment
-from service.schemas.sweeps import CellRead, HeatMapRead, SweepList, SweepRead, SweepSummary
+from service.schemas.sweeps import CellRead, FleetPlan, HeatMapRead, SweepList, SweepRead, SweepSummary
 from service.stored_inputs import load_inputs
 from service.sweeps import plan_sweep, queue_sweep
 
@@ -81,11 +81,11 @@ def create_sweep(
     dependencies=[HEAVY_WORK],
     responses=problem_responses(413, 422, 503),
 )
-def fleet(document: RequestDocument, database: DatabaseOf) -> dict[str, Any]:
+def fleet(document: RequestDocument, database: DatabaseOf) -> FleetPlan:
     """Take `study`, `demand_requests_per_s` by hour of the week, `spares`, `site_power`; answer at once, by chip."""
     with reading(database) as session:
         inputs = load_inputs(session, document).uploads
-    return plan_fleet(document, inputs)
+    return FleetPlan(**plan_fleet(document, inputs))
 
 
 @router.get("", operation_id="list_sweeps", summary="List sweeps, newest first", responses=problem_responses(422, 503))

@@ -14,8 +14,8 @@ class TrialRead(BaseModel):
     params: dict[str, Any] = Field(description="Free parameters as the search chose them")
     feasible: bool = Field(description="Whether it meets every limit")
     violated: str | None = Field(description="The limit it misses most, if any")
-    excess: dict[str, float] = Field(description="By which share each limit is missed (above 0) or kept (below)")
-    objectives: list[float] = Field(description="Values of the objectives in the study's order")
+    excess: dict[str, float] = Field(description="By which share each limit is missed (above 0) or kept (below) [1]")
+    objectives: list[float] = Field(description="Values of the objectives in the study's order [of each metric]")
     design: dict[str, Any] = Field(description="Every design parameter (SI units)")
     operating_point: dict[str, Any] = Field(description="Plan, batch, formats and chunk at which it was judged")
     metrics: dict[str, Any] = Field(description="Metrics with their unit in the name")
@@ -54,7 +54,7 @@ class NearestRequest(_Request):
 class NearDesignRead(DesignRead):
     """A design near the point."""
 
-    distance: float = Field(description="Mean of |x - p| / (|x| + |p|) over the fields, between 0 and 1")
+    distance: float = Field(description="Mean of |x - p| / (|x| + |p|) over the fields, between 0 and 1 [1]")
 
 
 class NearDesignList(BaseModel):
@@ -66,15 +66,15 @@ class NearDesignList(BaseModel):
 class FacetValue(BaseModel):
     """One value and how often it occurs."""
 
-    value: float | bool | str = Field(description="The value")
+    value: float | bool | str = Field(description="The value, a number in the unit of the field [as `unit` says]")
     count: int = Field(description="Designs with it")
 
 
 class Histogram(BaseModel):
     """Counts in bins of equal width."""
 
-    lowest: float = Field(description="Lower edge of the first bin")
-    highest: float = Field(description="Upper edge of the last bin")
+    lowest: float = Field(description="Lower edge of the first bin [as `unit` says]")
+    highest: float = Field(description="Upper edge of the last bin [as `unit` says]")
     counts: list[int] = Field(description="Designs in each bin")
 
 

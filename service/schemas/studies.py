@@ -59,7 +59,7 @@ class ExtendRequest(BaseModel):
     timeout: str | None = Field(
         None, max_length=40, description="Search time in all, such as '120 s'; by default as long again as before"
     )
-    target_gap: float | None = Field(None, ge=0, lt=1, description="Gap at which a proof may stop, a fraction")
+    target_gap: float | None = Field(None, ge=0, lt=1, description="Gap at which a proof may stop [1]")
     certify: bool | None = Field(None, description="Whether the answer is to be proven")
 
 

@@ -74,3 +74,42 @@ class HeatMapRead(BaseModel):
     at: dict[str, int] = Field(description="Index on every other axis")
     values: list[list[float | None]] = Field(description="values[y][x]; null where nothing is feasible, or not yet")
     ended: list[list[bool]] = Field(description="Whether the cell has ended")
+
+
+class FleetRead(BaseModel):
+    """The smallest fleet of one chip that serves the demand."""
+
+    chip: str = Field(description="Id of the chip")
+    name: str = Field(description="Name of the chip")
+    systems: int = Field(description="Systems that are bought")
+    spare_systems: int = Field(description="Systems among them that stand by")
+    chips: int = Field(description="Chips of all systems")
+    system_requests_per_s: float = Field(description="Sustainable rate of one system [1/s]")
+    peak_load: float = Field(description="Load of the running systems in the busiest hour [1]")
+    mean_load: float = Field(description="Mean load of the running systems [1]")
+    peak_site_power_w: float = Field(description="Power from the grid in the busiest hour [W]")
+    mean_site_power_w: float = Field(description="Mean power from the grid [W]")
+    fits_site: bool = Field(description="Whether the site's power is enough")
+    usd_per_month: float = Field(description="Capital, site and electricity of a month [USD]")
+    usd_per_million_requests: float = Field(description="The same for a million requests [USD]")
+
+
+class UnableChip(BaseModel):
+    """A chip that cannot serve one request within the limits."""
+
+    chip: str = Field(description="Id of the chip")
+    limit: str = Field(description="The limit it misses most")
+
+
+class FleetPlan(BaseModel):
+    """Fleets of every chip of the catalogue for one demand."""
+
+    name: str = Field(description="Name given by the caller")
+    peak_requests_per_s: float = Field(description="Demand of the busiest hour [1/s]")
+    mean_requests_per_s: float = Field(description="Mean demand [1/s]")
+    fleets: list[FleetRead] = Field(
+        description="Fleets of chips that can serve: those that fit the site first, then by chips"
+    )
+    smallest: FleetRead | None = Field(description="The one of fewest chips that fits the site")
+    cheapest: FleetRead | None = Field(description="The one of least cost a month that fits the site")
+    cannot_serve: list[UnableChip] = Field(description="Chips that miss a limit of the work")

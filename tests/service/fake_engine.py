@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from explorer.explanation.asked import Asked
 from explorer.inputs import Uploads
+from service.catalogues import chip_documents, network_documents
 from service.engine import Extent, StudyEngine
 
 
@@ -154,8 +155,8 @@ def fake_engine() -> StudyEngine:
         warm_designs=lambda problem, candidates: (candidates, {}),
         with_warm_start=lambda problem, designs: problem,
         drift_report=lambda old, was, new, now: {"before": was["evaluated"], "after": now["evaluated"]},
-        chips=lambda: {"a100_sxm": {"n_cores": 108}},
-        networks=lambda: {"llama": {"n_parameters": 8e9}},
+        chips=chip_documents,
+        networks=network_documents,
         study_schema=FakeStudy.model_json_schema,
         timeout_s=lambda problem: problem.timeout_s,
         extent=lambda spec: Extent(spec.trials, spec.chunk_s, 1e6),

@@ -79,9 +79,8 @@ class TestHealth:
 
 
 class TestCatalogues:
-    def test_list_and_get_agree(self, client: TestClient) -> None:
-        assert client.get("/v1/chips").json()["items"] == [client.get("/v1/chips/a100_sxm").json()]
-        assert client.get("/v1/networks").json()["items"][0]["id"] == "llama"
+    def test_networks_of_the_catalogue_are_listed(self, client: TestClient) -> None:
+        assert "llama-3.1-8b" in {each["id"] for each in client.get("/v1/networks").json()["items"]}
 
     def test_an_unknown_chip_is_not_found_with_a_suggestion(self, client: TestClient) -> None:
         assert "did you mean 'a100_sxm'" in problem_of(client.get("/v1/chips/a100_sx"), 404)["detail"]

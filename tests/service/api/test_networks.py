@@ -43,7 +43,7 @@ def test_the_same_sent_twice_is_stored_once(client: TestClient) -> None:
     assert first.json()["id"] == second.json()["id"]
     listed = client.get("/v1/networks").json()["items"]
     assert [each["source"] for each in listed if each["id"] == first.json()["id"]] == ["uploaded"]
-    assert {each["name"] for each in listed} >= {"llama", first.json()["name"]}
+    assert {each["name"] for each in listed} >= {"llama-3.1-8b", first.json()["name"]}
 
 
 def test_a_name_stands_for_one_configuration(client: TestClient) -> None:
