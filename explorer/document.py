@@ -344,7 +344,7 @@ class ScaleOutDocument(_Strict):
         None, ge=1, le=65_536, description="nodes under one leaf switch; all if left out"
     )
     oversubscription: float = Field(
-        1.0, ge=1, le=1000, description="rate from the nodes of a leaf over the rate of its links upwards"
+        1.0, ge=1, le=1000, description="rate from the nodes of a leaf over the rate of its links upwards [1]"
     )
     latency: Duration | None = Field(None, description="added for every message to what measured switches take")
 
@@ -374,7 +374,7 @@ class SystemDocument(_Strict):
         None, description="network between nodes; one switch, and rings over it, if left out"
     )
     overlap_fraction: float = Field(
-        0.0, ge=0, le=1, description="share of the collectives of a step that other work covers, as far as there is any"
+        0.0, ge=0, le=1, description="share of the collectives of a step that other work covers, where there is any [1]"
     )
 
     @model_validator(mode="after")

@@ -12,7 +12,7 @@ class EvaluatedDesign(BaseModel):
 
     design: dict[str, Any] = Field(description="Every design parameter (SI units), codes by name")
     operating_point: dict[str, Any] = Field(description="Plan, batch, formats and chunk at which it is judged")
-    metrics: dict[str, float | None] = Field(description="Metrics with their unit in the name")
+    metrics: dict[str, Any] = Field(description="Metrics with their unit in the name; of several scenarios also each")
     serves: bool = Field(description="Whether it does the work inside the limits of the work itself")
     feasible: bool = Field(description="Whether it is inside the budget too")
     excess_fractions: dict[str, float] = Field(description="By which share each limit is missed (above 0) or kept [1]")
@@ -28,6 +28,10 @@ class EvaluationRead(EvaluatedDesign):
         description="Area, power, cost and energy by part, with low_90 and high_90"
     )
     idle: dict[str, Any] = Field(description="Busy shares of each unit, idle shares of area and power [1]")
+    sizes: dict[str, Any] = Field(description="Task, compute and data sizes side by side; of many scenarios, by name")
+    reshape_cost: dict[str, Any] = Field(
+        description="Bytes and time of moving without computing, by layer and by when it is paid; by scenario as above"
+    )
     warnings: list[str] = Field(description="What to know before the figures are used")
     technology: dict[str, Any] = Field(description="Digest of the technology values, and those replaced")
     model_version: str = Field(description="Version of the analytical model")
@@ -36,6 +40,7 @@ class EvaluationRead(EvaluatedDesign):
     chip: dict[str, Any] | None = Field(None, description="Of a chip: name, sources and inferred fields")
     percentiles: dict[str, Any] | None = Field(None, description="Of a replay: percentiles, load and goodput")
     scaling: dict[str, Any] | None = Field(None, description="Of other system sizes: rate, efficiency, what binds")
+    against: dict[str, Any] | None = Field(None, description="The other chip or design, and where cost of moving went")
     explanation: dict[str, Any] | None = Field(
         None, description="Where asked for: summary, time_shares, bottleneck_chain, resource_return, questions, ..."
     )
