@@ -134,6 +134,16 @@ class _Scenario(_Strict):
     reference_chip: str = Field("a100_sxm", description="chip that a relative rate refers to")
 
 
+class ServingPlanDocument(_Strict):
+    """How the network is dealt to the chips of an engine; the other chips run as many engines beside it."""
+
+    tensor_parallel: int = Field(1, ge=1, le=4096, description="chips that share each layer")
+    attention_data_parallel: int = Field(
+        1, ge=1, le=4096, description="such groups with tokens of their own that share the routed experts"
+    )
+    pipeline_parallel: int = Field(1, ge=1, le=4096, description="stages that hold the layers")
+
+
 class ServingDocument(_Scenario):
     """Requests to a language model."""
 
@@ -154,6 +164,7 @@ class ServingDocument(_Scenario):
     )
     routing_skew: float = Field(0.0, ge=0, le=4, description="Zipf exponent of expert popularity [1]")
     step_overhead: Duration | None = Field(None, description="host time of every step; the model's where left out")
+    plan: ServingPlanDocument | None = Field(None, description="split over the chips; the best where left out")
 
     @model_validator(mode="after")
     def _hits_said_once(self) -> ServingDocument:

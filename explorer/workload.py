@@ -24,6 +24,7 @@ from explorer.document import (
 from explorer.inputs import Inputs, named_network, named_trace
 from explorer.space import Space, read_space
 from models.architectures import LoweredNetwork, lower
+from models.architectures.plans import ParallelPlan
 from models.hardware.memory import memory_capacity_bytes, memory_kind
 from models.operators.topology import Interconnect, ScaleOut, ScaleUp
 from models.precision.budget import MixSelection, budget_nats, mixes_of_space, recipes_under_budget
@@ -275,6 +276,7 @@ def read_serving(
         speculation=_read_speculation(document.speculation, f"{pointer}/speculation", inputs),
         largest_memory_bytes=_largest_memory_bytes(space, study),
         turns_per_session=_turns_per_session(document.requests, inputs),
+        plan=None if document.plan is None else ParallelPlan(**document.plan.model_dump()),
     )
     return scenario, quality
 

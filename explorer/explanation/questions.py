@@ -116,6 +116,7 @@ def _growth(work: Work, compiled: CompiledServing, choices: Any) -> dict[str, An
         held.append(free * c["kv_pool_fraction"] / max(float(cache[0]), 1.0))
     return {
         "engine_chips": plan.n_chips,
+        "engine_nodes": -(-plan.n_chips // scenario.system.n_chips_per_node),
         "copies": scenario.system.n_chips / plan.n_chips,
         "sequences_held": held[0],
         "sequences_held_at_4x_length": held[1],

@@ -33,6 +33,36 @@ class ParallelPlan:
         return self.stage_chips * self.pipeline_parallel
 
 
+def require_plan(network: LoweredNetwork, plan: ParallelPlan, n_chips: int, n_chips_per_node: int) -> None:
+    """
+    Refuse a plan that a network or a system cannot be dealt by.
+
+    Raises
+    ------
+    ValueError
+        If the plan's chips do not divide those of the system, a tensor parallel group neither divides a node nor fills
+        whole ones, or there are more shares than heads, experts or layers.
+    """
+    if n_chips % plan.n_chips:
+        raise ValueError(
+            f"tensor_parallel x attention_data_parallel x pipeline_parallel must divide {n_chips} chips, "
+            f"got {plan.tensor_parallel} x {plan.attention_data_parallel} x {plan.pipeline_parallel} = {plan.n_chips}"
+        )
+    tensor, groups, node = plan.tensor_parallel, plan.attention_data_parallel, n_chips_per_node
+    if node % tensor and tensor % node:
+        raise ValueError(f"tensor_parallel must divide a node of {node} chips or fill whole nodes, got {tensor}")
+    heads = min((a.n_heads for a in network.attentions), default=1)
+    if tensor > heads:
+        raise ValueError(f"tensor_parallel must be at most {heads}, the heads of {network.name}, got {tensor}")
+    experts = max((o.n_experts for o in network.linears if o.rows == "routed"), default=0)
+    if groups > 1 and plan.stage_chips > experts:
+        raise ValueError(
+            f"tensor_parallel x attention_data_parallel must be at most {experts}, the routed experts of "
+            f"{network.name}, where attention_data_parallel is above 1, got {plan.stage_chips}"
+        )
+    stage_share(network.n_layers, plan.pipeline_parallel)
+
+
 def divisors(n: int) -> list[int]:
     """All divisors of a positive whole number, rising."""
     return [k for k in range(1, n + 1) if n % k == 0]

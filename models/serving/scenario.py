@@ -102,6 +102,8 @@ class ServingScenario:
     turns_per_session: float = 1.0
     """Requests of one conversation."""
     speculation: Speculation | None = None
+    plan: ParallelPlan | None = None
+    """How the network is dealt to the chips; None leaves the best way to each design."""
 
     @property
     def tokens_per_step(self) -> float:

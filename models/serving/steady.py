@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.architectures.lowered import LoweredNetwork
-from models.architectures.plans import ParallelPlan
+from models.architectures.plans import ParallelPlan, require_plan
 from models.checks import FloatArray, IntArray
 from models.evaluation import Figures, ScenarioEvaluation, alternative_windows
 from models.hardware.design import DesignBatch
@@ -98,17 +98,21 @@ def compile_serving(scenario: ServingScenario, plans: Sequence[ParallelPlan] | N
     scenario : ServingScenario
     plans : sequence of ParallelPlan, optional
         Plans to compile just as they are, no two of which share a stage alike; where left out every way to share a
-        stage, each in pipelines as deep as a design needs (`models.serving.pipeline`).
+        stage, each in pipelines as deep as a design needs (`models.serving.pipeline`), unless the scenario states its
+        plan.
 
     Raises
     ------
     ValueError
         If no precision mix is allowed, or the network makes no tokens one by one from its own context alone (an
-        encoder, an encoder-decoder whose source would be read beside them).
+        encoder, an encoder-decoder whose source would be read beside them), or the system cannot be dealt by the plan
+        that the scenario states.
     """
     if not scenario.mixes:
         raise ValueError("a serving scenario needs at least one precision mix")
     require_served(scenario.network)
+    if plans is None and scenario.plan is not None:
+        plans = [_stated_plan(scenario, scenario.plan)]
     if plans is None:
         depths = plans_that_fit(scenario)
     else:
@@ -139,6 +143,18 @@ def compile_serving(scenario: ServingScenario, plans: Sequence[ParallelPlan] | N
         ),
         transfer=transfer_program(scenario, prompts) if scenario.scheduling == "disaggregated" else None,
     )
+
+
+def _stated_plan(scenario: ServingScenario, plan: ParallelPlan) -> ParallelPlan:
+    """The plan of a scenario, if its system can be dealt by it."""
+    system = scenario.system
+    require_plan(scenario.network, plan, system.n_chips, system.n_chips_per_node)
+    if scenario.scheduling == "disaggregated" and system.n_chips < 2 * plan.n_chips:
+        raise ValueError(
+            f"disaggregated scheduling needs chips for an engine of either pool, {2 * plan.n_chips}, "
+            f"got {system.n_chips}"
+        )
+    return plan
 
 
 _NOT_SERVED = {

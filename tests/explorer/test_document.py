@@ -65,6 +65,25 @@ BAD = {
                             "/workload/scenarios/1/reference_chip", "must hold the scenario in its memory"),
     "scenarios of one name": (scenarios({}, {}), "/workload", "names of their own, got 'chat' more than once"),
     "no scenario": ({**study(), "workload": {"scenarios": []}}, "/workload/scenarios", "at least 1 item"),
+    "a plan that does not divide the chips": (
+        study({"plan": {"tensor_parallel": 2, "pipeline_parallel": 2}}, system={"n_chips": 6}), HERE,
+        "tensor_parallel x attention_data_parallel x pipeline_parallel must divide 6 chips, got 2 x 1 x 2 = 4"),
+    "a group that straddles nodes": (
+        study({"plan": {"tensor_parallel": 6}}, system={"n_chips": 12, "n_chips_per_node": 4}), HERE,
+        "tensor_parallel must divide a node of 4 chips or fill whole nodes, got 6"),
+    "more shares than heads": (
+        study({"plan": {"tensor_parallel": 64}}, system={"n_chips": 64, "n_chips_per_node": 8}), HERE,
+        "tensor_parallel must be at most 32, the heads of llama-3.1-8b, got 64"),
+    "groups without experts": (
+        study({"plan": {"attention_data_parallel": 2}}, system={"n_chips": 2}), HERE,
+        "tensor_parallel x attention_data_parallel must be at most 0, the routed experts of llama-3.1-8b, where "
+        "attention_data_parallel is above 1, got 2"),
+    "more stages than layers": (
+        study({"plan": {"pipeline_parallel": 64}}, system={"n_chips": 64}), HERE,
+        "pipeline_parallel must be at most 32, the number of layers, got 64"),
+    "pools without room": (
+        study({"plan": {"tensor_parallel": 2}, "scheduling": "disaggregated"}, system={"n_chips": 2}), HERE,
+        "disaggregated scheduling needs chips for an engine of either pool, 4, got 2"),
     "a torus of another size": (
         study(system={"n_chips": 8, "scale_up": {"topology": "torus", "dimensions": [2, 2]}}), "/system",
         "the product of scale_up.dimensions must be 8, the chips of a node, got 4"),

@@ -105,6 +105,16 @@ def test_every_step_equals_an_evaluation_on_a_system_of_that_size(large):
     assert sum(large[32]["time_shares"].values()) == pytest.approx(1.0, abs=0.05)
 
 
+def test_a_stated_plan_is_kept_and_sizes_that_it_does_not_divide_are_refused():
+    document = study(LARGE | {"plan": {"tensor_parallel": 8, "pipeline_parallel": 3}},
+                     system={"n_chips": 24, "n_chips_per_node": 8})  # fmt: skip
+    steps = {each["n_chips"]: each for each in scaling(document, {"chips": [24, 48]})["steps"]}
+    assert steps[48]["plan"] == {"tensor_parallel": 8, "pipeline_parallel": 3, "data_parallel": 2}
+    rule = "tensor_parallel x attention_data_parallel x pipeline_parallel must divide 32 chips, got 8 x 1 x 3 = 24"
+    with pytest.raises(StudyError, match=f"scaling.chips: 32 chips: {rule}"):
+        scaling(document, {"chips": [24, 32]})
+
+
 def test_a_stated_size_that_no_plan_divides_is_refused_and_a_size_of_the_ladder_says_so():
     document = study(
         TRAINING | {"plan": {"tensor_parallel": 8, "pipeline_parallel": 3}},
