@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from explorer.explanation.chain import time_shares
 from explorer.explanation.work import work_of
 from explorer.problem import Judgement, Problem, evaluate_all, inner_losses, judge_evaluated
 from explorer.records import operating_point
+from explorer.scaling.network import shares_with_network
 from models.checks import BoolArray, FloatArray
 from models.evaluation import ScenarioEvaluation, worst_violation
 from models.hardware.design import DesignBatch
@@ -104,7 +104,7 @@ def _choice(problem: Problem, designs: DesignBatch, whole: ScenarioEvaluation, i
     work = work_of(problem, designs, (np.array([index]),))
     return _Choice(
         _degrees(whole, index), own[limit] <= 0, limit, own[limit], float(whole.units_per_s[0, index]),
-        time_shares(work).document(),
+        shares_with_network(work),
     )  # fmt: skip
 
 

@@ -541,7 +541,7 @@ def _collective_activity(
         c["message_bytes"],
         designs.scale_out_bytes_per_s if leaves_node else designs.scale_up_bytes_per_s,
         host_bytes_per_s=c["host_bytes_per_s"].flat[0] if "host_bytes_per_s" in c else designs.host_bytes_per_s,
-        host_sharing_exponent=c["host_sharing_exponent"].flat[0] if "host_sharing_exponent" in c else None,
+        host_sharing_exponent=_host_sharing_exponent(c, leaves_node=leaves_node),
         latency_scale_ratio=collective_latency_ratio(designs, used),
         in_switch_reduction=_in_switch(c, designs, leaves_node=leaves_node),
         one_shot_start_s=None if leaves_node else own_start_s,
@@ -553,6 +553,13 @@ def _collective_activity(
     zero = np.zeros_like(wire)
     covered_s = time_s * (1.0 - c["exposed_fraction"]) if "overlapped" in c else None
     return TermActivity(time_s * c["exposed_fraction"], zero, zero, {}, zero, zero, wire, covered_s=covered_s)
+
+
+def _host_sharing_exponent(c: Columns, *, leaves_node: bool) -> float | None:
+    """How the host's link falls with the chips of a message; each node has its own host, that of None is not known."""
+    if leaves_node:
+        return 0.0
+    return float(c["host_sharing_exponent"].flat[0]) if "host_sharing_exponent" in c else None
 
 
 def _in_switch(c: Columns, designs: DesignBatch, *, leaves_node: bool) -> BoolArray | bool:

@@ -1,0 +1,46 @@
+"""Waiting for the network that a system states, which no field of a design relieves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from explorer.explanation.chain import time_shares
+from explorer.explanation.prediction import FREE_FACTOR, PROBE_FACTOR, measured_shares
+from explorer.explanation.work import Work, fresh, programs_of, with_programs
+from models.operators.step import StepProgram
+
+NETWORK = "network"
+"""The rate at which the network between nodes takes what a chip sends."""
+
+PORT = "port_bytes_per_s"
+
+
+def shares_with_network(work: Work) -> dict[str, float]:
+    """Shares of the time by resource, where the system states the rate of its network with that; `latency` the rest."""
+    shares = time_shares(work)
+    times = [1.0 / _with_network(work, factor).now().rate() for factor in (PROBE_FACTOR, 1.0 / PROBE_FACTOR)]
+    now, free = 1.0 / work.now().rate(), 1.0 / _with_network(work, FREE_FACTOR).now().rate()
+    share, _ = measured_shares(np.array([now, *times, free])[:, 0])
+    found = shares.time | ({NETWORK: float(share)} if share > 0 else {})
+    return found | {"latency": max(1.0 - sum(found.values()), 0.0)}
+
+
+def _with_network(work: Work, factor: float) -> Work:
+    """The work over a network of `factor` times the rate."""
+    compiled = [
+        with_programs(each, {key: _faster(program, factor) for key, (program, _) in programs_of(each, own).items()})
+        for each, own in zip(work.compiled, work.alternatives, strict=True)
+    ]
+    return fresh(work, compiled)
+
+
+def _faster(program: StepProgram, factor: float) -> StepProgram:
+    terms = tuple(
+        dataclasses.replace(each, columns={**each.columns, PORT: each.columns[PORT] * factor})
+        if PORT in each.columns
+        else each
+        for each in program.terms
+    )
+    return dataclasses.replace(program, terms=terms)
