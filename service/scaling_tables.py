@@ -38,7 +38,7 @@ def print_scaling(result: Mapping[str, Any], console: Console | None = None) -> 
             at = scenario["breaks"]
             out.print(
                 f"Scaling breaks at {at['n_chips']} chips: {at['rate_ratio']:.0%} of the best rate per chip,"
-                f" most of the time waits for {at['resource']}"
+                f" {at['lost_time_fraction']:.0%} of the lost time waits for {at['resource']}"
             )
 
 

@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 
 from explorer.explanation.chain import time_shares
-from explorer.explanation.prediction import FREE_FACTOR, PROBE_FACTOR, measured_shares
+from explorer.explanation.prediction import FREE_FACTOR, LEAST_SHARE, PROBE_FACTOR, measured_shares
+from explorer.explanation.resources import relieved
 from explorer.explanation.work import Work, fresh, programs_of, with_programs
 from models.operators.step import StepProgram
 
@@ -22,18 +23,19 @@ def shares_with_network(work: Work) -> dict[str, float]:
     shares = time_shares(work)
     times = [1.0 / _with_network(work, factor).now().rate() for factor in (PROBE_FACTOR, 1.0 / PROBE_FACTOR)]
     now, free = 1.0 / work.now().rate(), 1.0 / _with_network(work, FREE_FACTOR).now().rate()
-    share, _ = measured_shares(np.array([now, *times, free])[:, 0])
-    found = shares.time | ({NETWORK: float(share)} if share > 0 else {})
+    both, _ = measured_shares(np.array([now, *times, free])[:, 0])
+    share = float(both) - shares.time["scale_out_link"]
+    found = shares.time | ({NETWORK: share} if share > LEAST_SHARE else {})
     return found | {"latency": max(1.0 - sum(found.values()), 0.0)}
 
 
 def _with_network(work: Work, factor: float) -> Work:
-    """The work over a network of `factor` times the rate."""
+    """The work over a network of `factor` times the rate, from chips that can send as much more."""
     compiled = [
         with_programs(each, {key: _faster(program, factor) for key, (program, _) in programs_of(each, own).items()})
         for each, own in zip(work.compiled, work.alternatives, strict=True)
     ]
-    return fresh(work, compiled)
+    return dataclasses.replace(fresh(work, compiled), performance=relieved(work.performance, "scale_out_link", factor))
 
 
 def _faster(program: StepProgram, factor: float) -> StepProgram:

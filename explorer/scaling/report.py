@@ -40,10 +40,11 @@ def scaling_document(problem: Problem, designs: DesignBatch, chips: Sequence[int
     -------
     dict
         n_chips_per_node, and for each scenario name, kind, steps and breaks (the first size at which a chip does less
-        than `BREAK_RATIO` of what it did in a smaller system). A step has n_chips, n_nodes, level and serves; where it
-        does not serve, refused or limit and excess_fraction; else units_per_s, units_per_s_per_chip, tokens_per_s,
-        efficiency_ratio (rate per chip over that of the smallest system that serves), plan, batch, binding_resource,
-        time_shares; plan_change with the reason in numbers where the degrees of the plan are not those of the step
+        than `BREAK_RATIO` of what it did in a smaller system: n_chips, rate_ratio, and the resource for which work
+        waits longer by lost_time_fraction of the time that is lost). A step has n_chips, n_nodes, level and serves;
+        where it does not serve, refused or limit and excess_fraction; else units_per_s, units_per_s_per_chip,
+        tokens_per_s, efficiency_ratio (rate per chip over that of the smallest system that serves), plan, batch,
+        binding_resource, time_shares; plan_change with the reason in numbers where the degrees of the plan are not those of the step
         before; tensor_parallel_across_nodes with the best plan of that kind where a better one stays inside nodes.
 
     Raises
@@ -121,16 +122,27 @@ def _with_efficiency(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def _breaks(steps: Sequence[Step]) -> dict[str, Any]:
-    """The first size at which a chip does markedly less than in the best smaller system, and what it waits for."""
-    best = 0.0
+    """The first size at which a chip does markedly less than in the best smaller system, and where its time goes."""
+    best: Mapping[str, Any] | None = None
     for each in (step.document for step in steps if step.document["serves"]):
-        if each["units_per_s_per_chip"] < BREAK_RATIO * best:
-            return {
-                "breaks": {
-                    "n_chips": each["n_chips"],
-                    "rate_ratio": each["units_per_s_per_chip"] / best,
-                    "resource": each["binding_resource"],
-                }
-            }
-        best = max(best, each["units_per_s_per_chip"])
+        if best is not None and each["units_per_s_per_chip"] < BREAK_RATIO * best["units_per_s_per_chip"]:
+            return {"breaks": _break(best, each)}
+        if best is None or each["units_per_s_per_chip"] > best["units_per_s_per_chip"]:
+            best = each
     return {"breaks": None}
+
+
+def _break(best: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
+    """By resource, how much more of a chip's time a unit of work waits for it than in the best smaller system."""
+    rate_ratio = here["units_per_s_per_chip"] / best["units_per_s_per_chip"]
+    names = {*best["time_shares"], *here["time_shares"]}
+    more = {
+        name: here["time_shares"].get(name, 0.0) - rate_ratio * best["time_shares"].get(name, 0.0) for name in names
+    }
+    resource = max(sorted(more), key=lambda name: more[name])
+    return {
+        "n_chips": here["n_chips"],
+        "rate_ratio": rate_ratio,
+        "resource": resource,
+        "lost_time_fraction": more[resource] / (1.0 - rate_ratio),
+    }

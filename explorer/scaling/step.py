@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -122,7 +123,10 @@ def _plan_change(
     same = np.all([_values(whole, name) == degree for name, degree in former.items()], axis=0)
     kept = _best_of(problem, designs, whole, same)
     if kept is None:
-        return change | {"reason": "these degrees are no plan of this system"}
+        copies = problem.scenarios[0].system.n_chips / math.prod(former.values())
+        return change | {
+            "reason": f"the former degrees would need {copies:g} copies, for which no plan divides the work"
+        }
     if not kept.serves:
         reason = f"they exceed {kept.limit} by {kept.excess_fraction:.1%}"
         return change | {"kept_limit": kept.limit, "kept_excess_fraction": kept.excess_fraction, "reason": reason}
