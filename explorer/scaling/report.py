@@ -44,8 +44,9 @@ def scaling_document(problem: Problem, designs: DesignBatch, chips: Sequence[int
         waits longer by lost_time_fraction of the time that is lost). A step has n_chips, n_nodes, level and serves;
         where it does not serve, refused or limit and excess_fraction; else units_per_s, units_per_s_per_chip,
         tokens_per_s, efficiency_ratio (rate per chip over that of the smallest system that serves), plan, batch,
-        binding_resource, time_shares; plan_change with the reason in numbers where the degrees of the plan are not those of the step
-        before; tensor_parallel_across_nodes with the best plan of that kind where a better one stays inside nodes.
+        binding_resource, time_shares; plan_change with the reason in numbers where the degrees of the plan are not
+        those of the step before; tensor_parallel_across_nodes with the best plan of that kind where a better one
+        stays inside nodes.
 
     Raises
     ------

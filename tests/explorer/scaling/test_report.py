@@ -43,9 +43,13 @@ def large():
 
 @pytest.fixture(scope="module")
 def trained():
-    document = study(TRAINING, objectives=[{"metric": "trained_tokens_per_s", "direction": "maximize"}])
+    network = {"bandwidth": "25 GB/s", "nodes_per_leaf": 4, "oversubscription": 4}
+    document = study(
+        TRAINING, objectives=[{"metric": "trained_tokens_per_s", "direction": "maximize"}],
+        system={"n_chips": 16, "n_chips_per_node": 8, "scale_out": network},
+    )  # fmt: skip
     del document["quality"]
-    return scaling(document, {"max_chips": 4096})
+    return scaling(document, {"max_chips": 1024})
 
 
 def test_sizes_that_do_not_hold_the_network_say_which_limit_they_exceed(large):
