@@ -119,10 +119,30 @@ def explain(problem: FakeStudy, records: list[FakeRecord], asked: Asked) -> dict
     return {"trial": chosen.number, "design": chosen.as_json()["design"], "explanation": {"summary": "a trial"}}
 
 
+def evaluated(design: Any) -> dict[str, Any]:
+    """One design of a batch as the specification has it."""
+    own = design if isinstance(design, dict) else {}
+    return {
+        "design": own, "operating_point": {}, "metrics": {"area_mm2": 800.0}, "serves": True, "feasible": True,
+        "excess_fractions": {},
+    }  # fmt: skip
+
+
+TECHNOLOGY = {"technology": {"digest": "", "overlay": []}, "model_version": "fake-1", "profile": None}
+
+
 def evaluate_document(document: dict[str, Any], _uploads: Uploads | None = None) -> dict[str, Any]:
     if "chip" not in document:
         raise FakeStudyError([{"pointer": "/chip", "detail": "chip is missing"}])
-    return {"chip": document["chip"], "metrics": {"area_mm2": 800.0}}
+    parts: dict[str, Any] = {
+        "intervals": {},
+        "figures": {},
+        "idle": {},
+        "sizes": {},
+        "reshape_cost": {},
+        "warnings": [],
+    }
+    return evaluated({}) | TECHNOLOGY | parts | {"chip": {"id": str(document["chip"])}}
 
 
 def evaluation_identity(document: dict[str, Any], _uploads: Uploads | None = None) -> str | None:
@@ -146,7 +166,9 @@ def fake_engine() -> StudyEngine:
         evaluate_designs=lambda study, designs, _uploads: [
             {"metrics": {"area_mm2": study.get("area", 1.0)}} for _ in designs
         ],
-        evaluate_batch=lambda document, _uploads: {"items": [{"design": each} for each in document["designs"]]},
+        evaluate_batch=lambda document, _uploads: (
+            TECHNOLOGY | {"items": [evaluated(each) for each in document["designs"]]}
+        ),
         evaluation_identity=evaluation_identity,
         workload_hash=lambda problem: f"work-{problem.work}",
         judges_freely=lambda problem: False,
