@@ -21,7 +21,10 @@ from service.engine import Document
 
 TableFormat = Literal["csv", "parquet", "json"]
 
-PAGE_ROWS = 1000
+PAGE_ROWS = 1_000
+
+SCANNED_ROWS = 100_000
+"""Designs of the history that are found at once, as some MB of keys: a filter without an index goes through all."""
 
 JSON_COLUMNS = ("params", "operating_point", "objectives", "excess", "other_metrics")
 """Columns that hold JSON, since their parts differ from study to study."""
@@ -57,15 +60,18 @@ def study_pages(database: Database, study_id: str) -> Iterator[list[Document]]:
 
 
 def history_pages(database: Database, chosen: Filter | None, order: history.Order) -> Iterator[list[Document]]:
-    """Yield the records of the history that meet a filter, in an order."""
+    """Yield the records of the history that meet a filter, in an order; those deleted meanwhile are left out."""
     behind: Sequence[Any] | None = None
     while True:
         with reading(database) as session:
-            rows = history.list_designs(session, chosen, order, behind, PAGE_ROWS)
-        if not rows:
+            keys = history.design_keys(session, chosen, order, behind, SCANNED_ROWS)
+        for first in range(0, len(keys), PAGE_ROWS):
+            with reading(database) as session:
+                rows = history.rows_at(session, keys[first : first + PAGE_ROWS])
+            yield [{"study_id": row.study_id, **row.record} for row in rows]
+        if len(keys) < SCANNED_ROWS:
             return
-        behind = rows[-1].key
-        yield [{"study_id": row.study_id, **row.record} for row in rows]
+        behind = keys[-1]
 
 
 def table_bytes(pages: Pages, kind: TableFormat) -> Iterator[bytes]:

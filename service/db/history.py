@@ -71,6 +71,13 @@ def list_designs(
     session: Session, chosen: Filter | None, order: Order, behind: Sequence[Any] | None, limit: int
 ) -> list[HistoryRow]:
     """Return designs that meet the filter, from behind a sort key; without a value of the order, none."""
+    return rows_at(session, design_keys(session, chosen, order, behind, limit))
+
+
+def design_keys(
+    session: Session, chosen: Filter | None, order: Order, behind: Sequence[Any] | None, limit: int
+) -> list[tuple[Any, ...]]:
+    """Return the sort keys of designs that meet the filter, from behind one of them."""
     keys = _sort_keys(order, session.get_bind().dialect.name == "sqlite" or _walks_index(chosen, order))
     by = tuple(key.desc() if order.descending else key for key in keys)
     after = None if behind is None else _behind(keys, behind, order.descending)
@@ -81,8 +88,7 @@ def list_designs(
         page = page.where(after)
     name = None if order.field is None else order.field.name
     search = Search(chosen, _names(chosen) | ({name} if name else set()), name, by, after, limit)
-    page = hinted(session, _where(page, chosen), search)
-    return rows_at(session, [tuple(row) for row in session.execute(page)])
+    return [tuple(row) for row in _driver_rows(session, hinted(session, _where(page, chosen), search))]
 
 
 def front_keys(session: Session, chosen: Filter | None, metrics: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -95,6 +96,18 @@ def first_key() -> list[str]:
     found = re.search(r"docker compose run --rm api (keys create [^`]+)`", text)
     assert found is not None
     return shlex.split(found[1])
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+def test_compose_accepts_its_file_with_a_password_and_asks_for_one_without() -> None:
+    plain = {name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"}
+    command = ["docker-compose", "--file", str(ROOT / "docker-compose.yml"), "config"]
+    accepted = subprocess.run(command, env=plain | {"POSTGRES_PASSWORD": "x"}, capture_output=True, text=True)
+    assert accepted.returncode == 0, accepted.stderr
+    assert set(yaml.safe_load(accepted.stdout)["services"]) == set(COMPOSE)
+    refused = subprocess.run(command, env=plain, capture_output=True, text=True)
+    assert refused.returncode != 0
+    assert "set a password for the database" in refused.stderr
 
 
 def test_the_image_starts_what_the_compose_file_starts_and_not_as_root() -> None:

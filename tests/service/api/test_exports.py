@@ -12,6 +12,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service import exports
+from service.db import history, queries
+from service.db.design_rows import insert_designs
+from service.db.filters import compile_filter
+from service.db.session import Database, writing
 from tests.service.api.test_studies import run_study
 from tests.service.fake_engine import record
 from tests.service.test_http import problem_of
@@ -100,3 +104,27 @@ def test_a_file_is_written_page_by_page() -> None:
         assert next(pieces)
         assert len(taken) <= 1
         assert len(b"".join(pieces)) > 0
+
+
+def test_the_history_is_scanned_once_for_many_pages(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    with writing(database) as session:
+        queries.create_study(session, "s", "s", {}, "1")
+        insert_designs(session, "s", 0, [record(number, float(number % 7)).as_json() for number in range(40)])
+    scans: list[int] = []
+    plain = history.design_keys
+
+    def counted(*asked: Any) -> list[tuple[Any, ...]]:
+        scans.append(asked[-1])
+        return plain(*asked)
+
+    monkeypatch.setattr(history, "design_keys", counted)
+    monkeypatch.setattr(exports, "SCANNED_ROWS", 15)
+    monkeypatch.setattr(exports, "PAGE_ROWS", 4)
+    chosen, order = compile_filter("number >= 1"), history.read_order("area_mm2 desc")
+    pages = list(exports.history_pages(database, chosen, order))
+    assert scans == [15] * 3
+    assert max(map(len, pages)) == 4
+    found = [each for page in pages for each in page]
+    assert sorted(each["number"] for each in found) == list(range(1, 40))
+    values = [each["metrics"]["area_mm2"] for each in found]
+    assert values == sorted(values, reverse=True)
