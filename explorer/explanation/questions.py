@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from explorer.explanation.chain import Shares
 from explorer.explanation.work import Work
 from explorer.inspection import operator_rows, size_quantiles
 from explorer.plans import plan_chosen
+from models.architectures.plans import ParallelPlan
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch, peak_flop_per_s
 from models.operators.gemm import effective_l2_bytes, gemm_dram_bytes, gemm_time_s, onchip_cycles
@@ -25,6 +27,9 @@ NEAR_BEST_FRACTION = 0.8
 
 GROWTH = 4.0
 """By how much the work is made larger."""
+
+STAGE_FACTORS = (1, 2, 4, 8)
+"""Times the stages with which an engine is tried for the larger work."""
 
 
 def judging_questions(work: Work, shares: Shares, chain: list[dict[str, Any]]) -> dict[str, Any]:
@@ -103,20 +108,32 @@ def _real_work(work: Work, index: int) -> dict[str, Any]:
 
 
 def _growth(work: Work, compiled: CompiledServing, choices: Any) -> dict[str, Any]:
-    """Whether four times the length of the requests still fits the same chips; more requests are more copies."""
+    """
+    Whether four times the length of the requests still fits the same chips, or how many hold one of them.
+
+    More requests are more copies; an engine grows by stages, which hold fewer layers each.
+    """
     at = {name: np.broadcast_to(values, (1, 1))[0, 0] for name, values in choices.items()}
     plan, scenario = plan_chosen(at), compiled.scenario
     mix = scenario.mixes[int(at["mix"])]
     usable = float(usable_memory_bytes(work.performance)[0])
     c = constants("serving")
-    held = []
-    for growth in (1.0, GROWTH):
-        weights, cache = plan_memory_bytes(scenario.network, plan, [mix], growth * scenario.requests.reserved_tokens)
+
+    def sequences(growth: float, shared: ParallelPlan) -> float:
+        weights, cache = plan_memory_bytes(scenario.network, shared, [mix], growth * scenario.requests.reserved_tokens)
         free = usable - float(weights[0]) - c["activation_reserve_bytes"]
-        held.append(free * c["kv_pool_fraction"] / max(float(cache[0]), 1.0))
+        return free * c["kv_pool_fraction"] / max(float(cache[0]), 1.0)
+
+    held = [sequences(growth, plan) for growth in (1.0, GROWTH)]
+    deeper = [dataclasses.replace(plan, pipeline_parallel=plan.pipeline_parallel * k) for k in STAGE_FACTORS]
+    possible = [each for each in deeper if each.pipeline_parallel <= scenario.network.n_layers]
+    grown = next((each.n_chips for each in possible if sequences(GROWTH, each) >= 1.0), None)
+    node = scenario.system.n_chips_per_node
     return {
         "engine_chips": plan.n_chips,
-        "engine_nodes": -(-plan.n_chips // scenario.system.n_chips_per_node),
+        "engine_nodes": -(-plan.n_chips // node),
+        "engine_chips_at_4x_length": grown,
+        "leaves_node_at_4x_length": grown is not None and grown > max(node, plan.n_chips),
         "copies": scenario.system.n_chips / plan.n_chips,
         "sequences_held": held[0],
         "sequences_held_at_4x_length": held[1],

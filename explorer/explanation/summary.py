@@ -87,8 +87,12 @@ def _growth(questions: Mapping[str, Any]) -> str:
         return ""
     row = rows[0]
     engine = "one chip" if row["engine_chips"] == 1 else f"{row['engine_chips']} chips"
+    engine += f" in {row['engine_nodes']} nodes" if row["engine_nodes"] > 1 else ""
     if not row["fits_4x_length"]:
-        return f"An engine is {engine}; requests four times as long would need more of them."
+        grown = row["engine_chips_at_4x_length"]
+        needed = "more of them" if grown is None else f"{grown}"
+        outside = ", more than a node has" if row["leaves_node_at_4x_length"] else ""
+        return f"An engine is {engine}; requests four times as long would need {needed}{outside}."
     kept = "at the same batch" if row["keeps_batch_at_4x_length"] else "at a smaller batch"
     return f"An engine is {engine}, which also holds requests four times as long {kept}."
 
