@@ -38,7 +38,7 @@ def running(database: Database) -> dict[str, int]:
     """Studies that run in each queue."""
     query = sa.select(Study.queue, sa.func.count()).where(Study.state == "running").group_by(Study.queue)
     with reading(database) as session:
-        return dict(session.execute(query).tuples().all())
+        return {row[0]: row[1] for row in session.execute(query)}
 
 
 def ended(database: Database) -> list[Study]:
