@@ -232,7 +232,7 @@ def bench(
 @bench_app.command("search")
 def bench_search(
     files: Annotated[list[Path], typer.Argument(help="Studies (YAML).")],
-    sampler: Annotated[list[str] | None, typer.Option(help="Sampler beside random; may be repeated.")] = None,
+    sampler: Annotated[list[str] | None, typer.Option(help="Sampler beside random, or all; may be repeated.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each sampler.")] = 10,
     trials: Annotated[list[int] | None, typer.Option(help="Trials to compare at; may be repeated.")] = None,
     as_json: JsonFlag = False,
@@ -240,12 +240,12 @@ def bench_search(
     """Measure how close samplers come to the certified optimum."""
     with one_line_errors():
         from explorer.files import read_yaml
-        from explorer.search_bench import BUDGETS, search_quality
+        from explorer.search_bench import BENCHED, BUDGETS, search_quality
         from service.tables import print_search_quality
 
         studies = {path.stem: (read_yaml(path), path.parent) for path in files}
         tell = lambda line: typer.echo(line, err=True)  # noqa: E731
-        rows = search_quality(studies, sampler or ["tpe"], seeds, trials or BUDGETS, tell)
+        rows = search_quality(studies, sampler or BENCHED, seeds, trials or BUDGETS, tell)
         print_json({"search": rows}) if as_json else print_search_quality(rows)
 
 

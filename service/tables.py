@@ -332,9 +332,10 @@ def print_search_quality(rows: Sequence[Mapping[str, Any]]) -> None:
             title=f"{row['study']}: {certified['metric']} {certified['best']:.5g}, proven to {certified['gap']:.2%}"
             f" in {certified['cpu_s']:.1f} s of CPU"
         )
-        for column in ("sampler", "trials", "gap, median", "gap, p90", "CPU s"):
+        for column in ("sampler", "trials", "gap, median", "gap, p90", "hypervolume", "CPU s"):
             table.add_column(column, justify="left" if column == "sampler" else "right")
         for each in row["samplers"]:
-            gaps = [f"{each[name]:.1%}" for name in ("gap_median", "gap_p90")]
+            shares = [each[name] for name in ("gap_median", "gap_p90", "hypervolume_ratio")]
+            gaps = ["" if share is None else f"{share:.1%}" for share in shares]
             table.add_row(each["sampler"], str(each["trials"]), *gaps, f"{each['cpu_s']:.1f}")
         out.print(table)
