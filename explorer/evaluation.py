@@ -22,6 +22,7 @@ from explorer.reshape_report import moved_cost
 from explorer.runners_up import with_runners_up
 from explorer.scaling.chip_counts import read_chip_counts
 from explorer.scaling.report import scaling_document
+from explorer.unrolling import unrolling_document
 from explorer.work_report import with_work_report
 from explorer.workload import pointing_at, require_links
 from models.checks import UnknownNameError, require_known
@@ -33,6 +34,9 @@ from models.workload.requests import Requests
 
 LARGEST_NUMBER = 1e30
 """Beyond this no design parameter means anything, and products of some would be infinite."""
+
+OPTIONS = ("replay", "profile", "scaling", "against", "unrolling")
+"""What may be asked of an evaluation beside a design and a workload."""
 
 KNOWN_FIELDS = DESIGN_FIELDS.keys() - BOUND_FIELDS
 
@@ -54,7 +58,7 @@ def evaluate_document(
         {profile: ...} a calibration profile in place of the study's; with {scaling: true}, {scaling: {max_chips: n}}
         or {scaling: {chips: [n, ...]}} the design in systems of other sizes too; with {against: {chip: id}} or
         {against: {design: {...}}} a second design on the same work, and where the cost of moving data went from it to
-        the first.
+        the first; with {unrolling: true} the same peak cut into the other arrays of the full space.
     inputs : Path or Uploads, optional
         Where files and networks named by the study lie.
     known : KnownWork, optional
@@ -67,7 +71,7 @@ def evaluate_document(
     """
     if not isinstance(document, dict) or not isinstance(document.get("study"), dict):
         raise StudyError([{"pointer": "/study", "detail": "must be a study document"}])
-    unknown = set(document) - {"chip", "design", "study", "replay", "profile", "scaling", "against"}
+    unknown = set(document) - {"chip", "design", "study", *OPTIONS}
     if unknown:
         raise StudyError([{"pointer": f"/{name}", "detail": "is no known field"} for name in sorted(unknown)])
     if ("chip" in document) == ("design" in document):
@@ -84,7 +88,9 @@ def evaluate_document(
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
     _require_links(study, designs, document)
     trace = _replayed_trace(problem, document.get("replay", False), inputs)
-    asked_sizes = document.get("scaling", False)
+    asked_sizes, asked_unrolling = document.get("scaling", False), document.get("unrolling", False)
+    if not isinstance(asked_unrolling, bool):
+        raise StudyError([{"pointer": "/unrolling", "detail": f"must be true or false, got {asked_unrolling!r}"}])
     chips = [] if asked_sizes is False else read_chip_counts(asked_sizes, problem.scenarios[0].system)
     evaluations = evaluate_all(problem, designs)
     judgement = judge_evaluated(problem, designs, evaluations)
@@ -96,6 +102,8 @@ def evaluate_document(
     if document.get("replay", False):
         points = [answer["operating_point"]]
         answer["percentiles"] = design_percentiles(problem, designs, points, trace, timeline=True)[0]
+    if asked_unrolling:
+        answer["unrolling"] = unrolling_document(problem, designs)
     if chips:
         stated = isinstance(asked_sizes, dict) and "chips" in asked_sizes
         answer["scaling"] = scaling_document(problem, designs, chips, stated=stated)

@@ -185,9 +185,25 @@ def read_space(document: Any) -> Space:
     if space.n_designs > MOST_DESIGNS:
         detail = f"must hold at most {MOST_DESIGNS:.0e} designs, got {float(space.n_designs):.1e}: {_largest(space)}"
         faults.insert(0, {"pointer": "/space", "detail": detail})
+    if not faults:
+        faults = _uneven_groups(space)
     if faults:
         raise StudyError(faults)
     return space
+
+
+def _uneven_groups(space: Space) -> list[dict[str, str]]:
+    """The first fault of groups that do not divide the outputs of an array of the space."""
+    values = {p.name: p.values for p in space.parameters}
+    return [
+        {
+            "pointer": "/space/array_groups",
+            "detail": f"must divide array_m x array_n, got {groups} groups of {shape[0]} x {shape[1]}",
+        }
+        for groups in values["array_groups"]
+        for shape in values["array_shape"]
+        if shape[0] * shape[1] % groups
+    ][:1]
 
 
 def _largest(space: Space) -> str:

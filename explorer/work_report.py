@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.lowering_report import lowering_document
 from explorer.problem import Judgement, Problem
 from explorer.reshape_report import reshape_document
 from explorer.size_report import sizes_document
@@ -17,6 +18,7 @@ from models.hardware.figures import chip_figures
 from models.metrics.phases import phases_of
 from models.operators.factor_tables import FactorTables
 from models.technology import Technology
+from models.throughput.work import CompiledWork
 
 
 def with_work_report(problem: Problem, judgement: Judgement, document: dict[str, Any]) -> dict[str, Any]:
@@ -79,5 +81,7 @@ def work_report(
         sizes = sizes_document(each.scenario, phases, evaluation, designs, tables)
         moved = reshape_document(each, phases, evaluation, designs, access, technology)
         metrics = sizes.pop("metrics") | moved.pop("metrics")
+        if isinstance(each, CompiledWork) and each.kind == "convnet":
+            sizes["lowering"] = lowering_document(each, chosen, designs, tables)
         reports[each.name] = {"sizes": sizes, "reshape_cost": moved, "metrics": metrics}
     return reports

@@ -115,6 +115,9 @@ def evaluate(
     against: Annotated[
         str | None, typer.Option(help="Chip or design file to compare with: where the cost of moving data went.")
     ] = None,
+    unrolling: Annotated[
+        bool, typer.Option("--unrolling", help="Also the same peak cut into other arrays, as the work grows.")
+    ] = False,
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -129,6 +132,8 @@ def evaluate(
             document["replay"] = True if replay == "study" else replay
         if against is not None:
             document["against"] = chip_or_design(against, Path())
+        if unrolling:
+            document["unrolling"] = True
         result = evaluate_document(document, workload.parent)
         print_json(result) if as_json else print_evaluation(result)
 

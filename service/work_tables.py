@@ -21,8 +21,12 @@ def print_work(result: Mapping[str, Any], out: Console) -> None:
             out.print(_size_line(sizes["compute"]))
             out.print(_curve_table(name, sizes["compute"]["curve"]))
         out.print(_moved_table(name, moved))
+        if sizes.get("lowering"):
+            out.print(_lowering_table(name, sizes["lowering"]))
     if "against" in result:
         out.print(_change_table(result["against"]))
+    for name, each in result.get("unrolling", {}).get("scenarios", {}).items():
+        out.print(_unrolling_table(name, result["unrolling"]["shapes"], each))
 
 
 def _scenarios(result: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
@@ -83,4 +87,34 @@ def _change_table(against: Mapping[str, Any]) -> Table:
             for part, scale in (("seconds_per_unit", 1e3), ("energy_per_unit_j", 1.0))
         )
         table.add_row(row["item"], row["layer"], *seconds, *joules)
+    return table
+
+
+def _lowering_table(name: str, lowering: Mapping[str, Any]) -> Table:
+    table = Table(
+        title=f"Convolutions{name}: {1e3 * lowering['direct_s']:.3g} ms direct, {1e3 * lowering['im2col_s']:.3g} ms"
+        f" through im2col, which moves {lowering['expansion_bytes'] / 1e6:.4g} MB more"
+    )
+    for column in ("layer", "times", "m", "n", "k", "us direct", "us im2col", "MB more"):
+        table.add_column(column, justify="left" if column == "layer" else "right", no_wrap=column == "layer")
+    for row in lowering["layers"]:
+        table.add_row(
+            row["name"], str(row["count"]), *[f"{row[size]:.6g}" for size in ("m", "n", "k")],
+            f"{1e6 * row['direct_s']:.3g}", f"{1e6 * row['im2col_s']:.3g}", f"{row['expansion_bytes'] / 1e6:.3g}",
+        )  # fmt: skip
+    return table
+
+
+def _unrolling_table(name: str, shapes: Sequence[Mapping[str, Any]], scenario: Mapping[str, Any]) -> Table:
+    table = Table(title=f"The same peak in other arrays on {name}: units/s by {scenario['scale']}, the best marked *")
+    table.add_column("array", no_wrap=True)
+    for column in ("mm2", "operands TB/s", *[f"{scale:g}" for scale in scenario["scales"]]):
+        table.add_column(column, justify="right")
+    for shape, (array, rates) in zip(shapes, scenario["units_per_s"].items(), strict=True):
+        cells = [
+            f"{rate:.3g}{'*' if best == array else ''}"
+            for rate, best in zip(rates, scenario["best_shape"], strict=True)
+        ]
+        operands = f"{shape['operand_bandwidth_bytes_per_s'] / 1e12:.3g}"
+        table.add_row(array, f"{shape['area_mm2']:.0f}", operands, *cells)
     return table

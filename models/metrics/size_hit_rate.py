@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from models.checks import FloatArray, IntArray
 from models.hardware.design import DesignBatch, peak_flop_per_s, take
-from models.hardware.rates import OPERAND_BYTES, RATE_CLASSES, rate_ratios
+from models.hardware.rates import OPERAND_BYTES, RATE_CLASSES, class_code, rate_ratios
 from models.metrics.phases import OperatorWork, Phase
 from models.operators.activity import TermActivity
 from models.operators.factor_tables import FactorTables
-from models.operators.step import StepProgram, run_step, step_program, term
+from models.operators.step import StepProgram, Term, run_step, step_program, term
 
 SIDES = 2.0 ** np.arange(4, 14.5, 0.5)
 """Sides of the products on which designs are tried, 16 to 16,384 in steps of the square root of 2."""
@@ -175,6 +176,49 @@ def grid_utilization(program: StepProgram, designs: DesignBatch, tables: FactorT
     return {name: _ratio(bounds_s[name], only.time_s) for name in RESOURCES}
 
 
+def product_utilization(
+    designs: DesignBatch, m: ArrayLike, n: ArrayLike, k: ArrayLike, rate_class: str, tables: FactorTables
+) -> dict[str, FloatArray]:
+    """
+    Return the share of the peak on products whose operands pass once, by `RESOURCES`, shape (n_designs, n_shapes) [1].
+
+    Parameters
+    ----------
+    designs : DesignBatch
+        Of n_designs designs.
+    m, n, k : arrays that broadcast to (n_shapes,)
+        Sizes. [1]
+    rate_class : str
+        Format of both operands, a name of `RATE_CLASSES`.
+    tables : FactorTables
+        Shared rows.
+
+    Examples
+    --------
+    >>> from models.hardware.design import reference_design
+    >>> used = product_utilization(reference_design(), 8192, 8192, 8192, "bf16", FactorTables())
+    >>> bool(used["compute"][0, 0] > 0.5)
+    True
+    """
+    code = class_code(rate_class)
+    swept = _products_term(m, n, k, np.full(np.broadcast(m, n, k).size, float(code)))
+    return grid_utilization(step_program([swept], overhead_s=0.0), designs, tables)
+
+
+def _products_term(m: ArrayLike, n: ArrayLike, k: ArrayLike, classes: FloatArray) -> Term:
+    """Products of operands in some classes, which come from main memory."""
+    element_bytes = OPERAND_BYTES[classes.astype(np.int64)]
+    sizes = {
+        name: np.broadcast_to(np.asarray(v, dtype=np.float64), classes.shape)
+        for name, v in zip("mnk", (m, n, k), strict=True)
+    }
+    return term(
+        "grid", "gemm", "square", 1.0, **sizes, weight_bytes=element_bytes, input_bytes=element_bytes,
+        output_bytes=OUTPUT_BYTES, rate_class=classes, dequant_ops=0.0, instances=1.0, copies=COLD_COPIES,
+        useful_fraction=1.0,
+    )  # fmt: skip
+
+
 @functools.cache
 def _grid() -> tuple[StepProgram, int]:
     """Square products and thin ones in every format, and how many there are of each format."""
@@ -182,13 +226,8 @@ def _grid() -> tuple[StepProgram, int]:
     rows = np.concatenate([SIDES, np.tile(ROWS, len(thin))])
     sides = np.concatenate([SIDES, np.repeat(thin, len(ROWS))])
     classes = np.repeat(np.arange(len(RATE_CLASSES)), len(rows))
-    element_bytes = OPERAND_BYTES[classes]
-    swept = term(
-        "grid", "gemm", "square", 1.0, m=np.tile(rows, len(RATE_CLASSES)), n=np.tile(sides, len(RATE_CLASSES)),
-        k=np.tile(sides, len(RATE_CLASSES)), weight_bytes=element_bytes, input_bytes=element_bytes,
-        output_bytes=OUTPUT_BYTES, rate_class=classes.astype(np.float64), dequant_ops=0.0, instances=1.0,
-        copies=COLD_COPIES, useful_fraction=1.0,
-    )  # fmt: skip
+    m, n = (np.tile(sizes, len(RATE_CLASSES)) for sizes in (rows, sides))
+    swept = _products_term(m, n, n, classes.astype(np.float64))
     return step_program([swept], overhead_s=0.0, blocks=classes), len(rows)
 
 

@@ -100,6 +100,24 @@ def compile_convnet(scenario: ConvnetScenario) -> CompiledWork:
     )
 
 
+def distinct_layers(layers: ConvLayers) -> list[tuple[str, int]]:
+    """
+    Return the distinct layers in the order of a program's terms: name of the first of each, and how often it occurs.
+
+    Examples
+    --------
+    >>> from models.architectures.convnet import load_convnet
+    >>> len(distinct_layers(load_convnet("resnet-50"))) < len(load_convnet("resnet-50").names)
+    True
+    """
+    each = list(_distinct(layers))
+    first: dict[_Layer, str] = {}
+    for layer, name in zip(each, layers.names, strict=True):
+        first.setdefault(layer, name)
+    counts = Counter(each)
+    return [(name, counts[layer]) for layer, name in first.items()]
+
+
 def _alternatives(n_mixes: int, lowerings: Sequence[str]) -> tuple[IntArray, BoolArray]:
     """Mix of each alternative, and whether it is lowered by im2col; mix slowest."""
     is_im2col = np.array([lowering == "im2col" for lowering in lowerings])
