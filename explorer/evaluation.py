@@ -27,7 +27,7 @@ from explorer.work_report import with_work_report
 from explorer.workload import pointing_at, require_links
 from models.checks import UnknownNameError, require_known
 from models.hardware.catalog import chip, chip_designs, field_provenance
-from models.hardware.design import BOUND_FIELDS, DESIGN_FIELDS, DesignBatch, design_batch
+from models.hardware.design import BOUND_FIELDS, DESIGN_FIELDS, DesignBatch, design_batch, require_equal_groups
 from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes
 from models.serving.steady import CompiledServing
 from models.workload.requests import Requests
@@ -198,7 +198,7 @@ def design_of(columns: Mapping[str, ArrayLike]) -> DesignBatch:
     if kind is not None and stacks is not None:
         stated.setdefault("memory_bandwidth_bytes_per_s", memory_bandwidth_bytes_per_s(kind, stacks))
         stated.setdefault("memory_capacity_bytes", memory_capacity_bytes(kind, stacks))
-    return design_batch(**stated)
+    return require_equal_groups(design_batch(**stated))
 
 
 def _number(name: str, value: Any) -> float:

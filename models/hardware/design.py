@@ -166,13 +166,12 @@ def design_batch(**columns: ArrayLike) -> DesignBatch:
         if len(values) not in (1, length):
             raise ValueError(f"design parameter {name} has {len(values)} entries where others have {length}")
         filled[name] = np.broadcast_to(values, (length,)).copy()
-    _require_equal_groups(filled)
     return DesignBatch(**filled)
 
 
-def _require_equal_groups(columns: Mapping[str, FloatArray]) -> None:
-    """Refuse groups that do not divide the outputs of an array into equal parts."""
-    groups, m, n = (columns[name] for name in ("array_groups", "array_m", "array_n"))
+def require_equal_groups(designs: DesignBatch) -> DesignBatch:
+    """Return the designs, refusing groups that do not divide the outputs of an array into equal parts."""
+    groups, m, n = designs.array_groups, designs.array_m, designs.array_n
     uneven = np.flatnonzero((m * n) % groups != 0)
     if len(uneven):
         i = uneven[0]
@@ -180,6 +179,7 @@ def _require_equal_groups(columns: Mapping[str, FloatArray]) -> None:
             f"array_groups must divide array_m x array_n, got {groups[i]:g} groups of {m[i]:g} x {n[i]:g}"
             f" at index {i} ({len(uneven)} of {len(m)} entries)"
         )
+    return designs
 
 
 def reference_design() -> DesignBatch:
