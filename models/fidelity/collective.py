@@ -194,7 +194,7 @@ def vidur_rows(path: Path) -> tuple[CollectiveRows, int]:
         message_bytes=kept.number("size_bytes"),
         measured_s=kept.number("latency_us") * 1e-6,
         link_bytes_per_s=link,
-        floor=np.char.add(np.char.add("vidur_", op), "_floor_s").astype("U40"),
+        floor=np.where(op == "all_reduce", "vidur_all_reduce_floor_s", "").astype("U40"),
     ), int((~inside).sum())
 
 

@@ -79,7 +79,6 @@ ENGINES = (
 )
 FLOORS = (
     Parameter("vidur_all_reduce_floor_s", 4e-5, 1e-6, 2e-4, "s", "shortest call that harness can time"),
-    Parameter("vidur_send_recv_floor_s", 8e-6, 1e-6, 2e-4, "s", "shortest call that harness can time"),
     Parameter("transfer_start_s", 1.7e-3, 1e-5, 1e-2, "s", "software of a cache transfer (Mooncake)"),
 )
 SOURCE = "least squares on measured/aic_collectives.csv, models/fidelity/fit_collective.py"

@@ -202,14 +202,17 @@ def _moving_time_s(
     """
     The faster of two protocols beyond the latency of either, with a smooth corner, (n_designs, n_shapes) [s].
 
-    One moves flags with the data, at a share of the link; the other synchronises first and then fills the link.
+    One moves flags with the data, at a share of the link; the other synchronises first and then fills the link. Two
+    chips, one of which sends, copy at once.
     """
+    reduced = np.where(in_switch_reduction & (kind == "all_reduce"), c["in_switch_wire_ratio"], 1.0)
+    filled_s = (wire * reduced / c["link_efficiency_fraction"] + c[f"{kind}_extra_passes"] * message) / rate
+    if kind == "send_recv":
+        return np.asarray(filled_s)
     exchange = "all_to_all" if kind == "all_to_all" else "ring"
     share = np.minimum(c[f"{exchange}_flagged_fraction"] * (n / 4.0) ** c["flagged_chips_exponent"], 0.5)
     flagged_s = wire / (share * rate)
-    reduced = np.where(in_switch_reduction & (kind == "all_reduce"), c["in_switch_wire_ratio"], 1.0)
-    setup_s = scale * (c["setup_s"] + n_steps * c["setup_step_s"]) * c[f"{exchange}_setup_ratio"]
-    full_s = setup_s + (wire * reduced / c["link_efficiency_fraction"] + c[f"{kind}_extra_passes"] * message) / rate
+    full_s = scale * (c["setup_s"] + n_steps * c["setup_step_s"]) * c[f"{exchange}_setup_ratio"] + filled_s
     slower = smooth_maximum(flagged_s, full_s, 3.0)
     return np.asarray(flagged_s * full_s / np.maximum(slower, np.finfo(float).tiny))
 
