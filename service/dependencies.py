@@ -10,7 +10,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Header, Request
 from sqlalchemy.orm import Session
 
-from service.db.queries import VersionCheck, any_version
+from service.db.rows import VersionCheck, any_version
 from service.db.session import Database, reading, writing
 from service.engine import StudyEngine
 from service.event_feed import EventFeed

@@ -17,7 +17,7 @@ from starlette.routing import Match
 
 from explorer.document import StudyError
 from models.checks import UnknownNameError
-from service.db.queries import ConflictError, NotFoundError, StaleError
+from service.db.rows import ConflictError, NotFoundError, StaleError
 
 LOG = structlog.get_logger("chipfit.http")
 

@@ -9,6 +9,7 @@ import anyio.to_thread
 
 from service.db import queries
 from service.db.queries import FINISHED_STATES
+from service.db.rows import NotFoundError
 from service.db.session import Database, reading
 from service.db.tables import StudyEvent
 
@@ -56,7 +57,7 @@ def _read(database: Database, study_id: str, after: int) -> Batch:
     with reading(database) as session:
         try:
             state = queries.study_state(session, study_id)
-        except queries.NotFoundError:
+        except NotFoundError:
             return Batch(after, [], True)
         events = queries.events_after(session, study_id, after, PAGE_EVENTS)
     return Batch(after, events, state in FINISHED_STATES and len(events) < PAGE_EVENTS)

@@ -79,7 +79,7 @@ def _database(url: str | None) -> Iterator[Database]:
     from pydantic import ValidationError
 
     from service.db import migrate
-    from service.db.queries import NotFoundError
+    from service.db.rows import NotFoundError
     from service.db.session import DatabaseUnreachableError, open_database, require_reachable
     from service.settings import SettingsError, read_settings
 

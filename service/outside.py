@@ -18,7 +18,7 @@ from explorer.outside import (
 )
 from explorer.records import record_from_json
 from service.db import queries, suggestions
-from service.db.queries import ConflictError, StaleError
+from service.db.rows import ConflictError, StaleError
 from service.db.session import Database, reading, writing
 from service.db.tables import Study, Suggestion
 from service.engine import Document, Extent

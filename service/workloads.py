@@ -15,7 +15,7 @@ from models.architectures import network_names, read_network
 from models.workload.requests import TooManyBytesError, ZeroRows, unpacked
 from service.catalogues import network_document
 from service.db import uploads
-from service.db.queries import ConflictError
+from service.db.rows import ConflictError
 from service.db.session import Database, reading, writing
 from service.db.tables import UploadedNetwork, UploadedWorkload
 from service.engine import Document

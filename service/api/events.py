@@ -6,9 +6,10 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Header, Query
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from service.api.location import StudyId
 from service.db import queries
 from service.dependencies import EventFeedOf, ReadSession
 from service.errors import problem_responses
@@ -30,7 +31,7 @@ router = APIRouter(prefix="/v1/studies", tags=["studies"])
     },
 )
 def stream_study_events(
-    study_id: Annotated[str, Path(max_length=40, description="Id of the study")],
+    study_id: StudyId,
     session: ReadSession,
     feed: EventFeedOf,
     last_event_id: Annotated[str | None, Header(description="Id of the last event seen", max_length=20)] = None,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from service import exports
 from service.api.designs import FilterText, read_filter, read_order
+from service.api.location import StudyId
 from service.db import queries
 from service.dependencies import DatabaseOf, EngineOf, ReadSession
 from service.errors import problem_responses
@@ -44,7 +45,7 @@ def _files(*kinds: str) -> dict[int | str, dict[str, Any]]:
     responses={**_files("csv", "parquet", "json", "optuna"), **problem_responses(404, 422, 503)},
 )
 def export_study(
-    study_id: Annotated[str, Path(max_length=40, description="Id of the study")],
+    study_id: StudyId,
     session: ReadSession,
     database: DatabaseOf,
     engine: EngineOf,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from service.api.paging import PageSize, PageToken, page_token, read_page_token
+from service.api.paging import PageSize, PageToken, page_of
 from service.db import keys
 from service.dependencies import DatabaseOf, IdempotencyKey, ReadSession, WriteSession
 from service.errors import problem_responses
@@ -69,8 +69,8 @@ def list_audit(
     page_token_: PageToken = None,
 ) -> AuditList:
     """Return one page of the calls that changed something or were forbidden, newest first."""
-    before = read_page_token(page_token_, int)[0] if page_token_ else None
-    rows = keys.list_audit_entries(session, before, page_size + 1)
-    page = rows[:page_size]
-    items = [AuditEntryRead(**audit_fields(row)) for row in page]
-    return AuditList(items=items, next_page_token=page_token(page[-1].id) if len(rows) > page_size else None)
+    page, token = page_of(
+        lambda behind, limit: keys.list_audit_entries(session, behind and behind[0], limit),
+        lambda row: (row.id,), (int,), page_size, page_token_,
+    )  # fmt: skip
+    return AuditList(items=[AuditEntryRead(**audit_fields(row)) for row in page], next_page_token=token)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from service.api.paging import PageSize, PageToken, page_token, read_page_token
+from service.api.paging import PageSize, PageToken, page_of
 from service.api.upload_body import FILE_BODY, FileBodyOf
 from service.db import profiles as queries
 from service.dependencies import HEAVY_WORK, DatabaseOf, EngineOf, IdempotencyKey, ReadSession
@@ -69,10 +69,10 @@ def list_measurements(
     page_token_: PageToken = None,
 ) -> MeasurementList:
     """Return one page of measurements in order of arrival."""
-    after = read_page_token(page_token_, int)[0] if page_token_ else 0
-    rows = queries.list_measurements(session, device, family, after, page_size + 1)
-    page = rows[:page_size]
-    token = page_token(page[-1].id) if len(rows) > page_size else None
+    page, token = page_of(
+        lambda behind, limit: queries.list_measurements(session, device, family, behind[0] if behind else 0, limit),
+        lambda row: (row.id,), (int,), page_size, page_token_,
+    )  # fmt: skip
     return MeasurementList(items=[MeasurementRead(**measurement_fields(row)) for row in page], next_page_token=token)
 
 

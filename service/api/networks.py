@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from models.checks import require_known
 from service.api.documents import RequestDocument
+from service.api.location import set_stored
 from service.db import uploads
 from service.dependencies import DatabaseOf, EngineOf, IdempotencyKey, ReadSession, WriteSession
 from service.errors import problem_responses
@@ -45,8 +46,7 @@ def upload_network(
 ) -> NetworkConfigRead:  # fmt: skip
     """Take a Hugging Face `config.json` as it is, and return parameter counts and cache size."""
     taken = take_network(database, config, name)
-    response.status_code = 201 if taken.is_new else 200
-    response.headers["Location"] = str(request.app.url_path_for("get_network", network=taken.row.id))
+    set_stored(request, response, taken.is_new, "get_network", network=taken.row.id)
     return NetworkConfigRead(**network_fields(taken.row), config=taken.row.config)
 
 

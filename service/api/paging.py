@@ -6,11 +6,14 @@ import base64
 import hashlib
 import json
 import math
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Query
 
 from service.errors import InvalidRequestError
+
+Row = TypeVar("Row")
 
 PageSize = Annotated[int, Query(ge=1, le=500, description="Most items in one page", examples=[50])]
 PageToken = Annotated[
@@ -39,6 +42,35 @@ def read_page_token(token: str, *kinds: type) -> list[Any]:
     if not isinstance(key, list) or [type(value) for value in key] != list(kinds) or not all(map(_is_storable, key)):
         raise InvalidRequestError("query.page_token", "page_token must be the next_page_token of an earlier answer")
     return key
+
+
+def page_of(
+    read: Callable[[Any, int], Sequence[Row]],
+    key: Callable[[Row], tuple[Any, ...]],
+    kinds: tuple[type, ...],
+    page_size: int,
+    token: str | None,
+) -> tuple[Sequence[Row], str | None]:
+    """
+    Return the rows of one page and the token of the next one.
+
+    Parameters
+    ----------
+    read : function
+        Returns so many rows behind a sort key, or the first ones where it is None.
+    key : function
+        Sort key of a row, whose parts are of `kinds`.
+    """
+    rows = read(read_page_token(token, *kinds) if token else None, page_size + 1)
+    page = rows[:page_size]
+    return page, page_token(*key(page[-1])) if len(rows) > page_size else None
+
+
+def newest_page(
+    read: Callable[[Any, int], Sequence[Row]], page_size: int, token: str | None
+) -> tuple[Sequence[Row], str | None]:
+    """Return one page of a list that begins with what was created last."""
+    return page_of(read, lambda row: (cast(Any, row).created_at_s, cast(Any, row).id), (float, str), page_size, token)
 
 
 def query_digest(*parts: Any) -> str:

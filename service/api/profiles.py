@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
 from models.fidelity.profiles import profile_document, shipped_profiles
 from service.api.documents import RequestDocument
-from service.api.paging import PageSize, PageToken, page_token, read_page_token
+from service.api.location import set_stored
+from service.api.paging import PageSize, PageToken, newest_page
 from service.db import profiles as queries
 from service.dependencies import IdempotencyKey, ReadSession, WriteSession
 from service.errors import problem_responses
@@ -40,8 +42,7 @@ def create_profile(
     """Take {name, device, constants: {family: {name: ratio}}}, as `chipfit calibrate` writes it; return its id."""
     profile_id, content = checked_profile(document)
     row, is_new = queries.add_profile(session, profile_id, content)
-    response.status_code = 201 if is_new else 200
-    response.headers["Location"] = str(request.app.url_path_for("get_profile", profile_id=row.id))
+    set_stored(request, response, is_new, "get_profile", profile_id=row.id)
     return ProfileRead(**stored_fields(row))
 
 
@@ -50,17 +51,11 @@ def create_profile(
 )
 def list_profiles(session: ReadSession, page_size: PageSize = 50, page_token_: PageToken = None) -> ProfileList:
     """Return stored profiles, newest first, and on the last page the shipped ones."""
-    before = None
-    if page_token_:
-        created_at_s, profile_id = read_page_token(page_token_, float, str)
-        before = (created_at_s, profile_id)
-    rows = queries.list_profiles(session, before, page_size + 1)
-    page = rows[:page_size]
+    page, token = newest_page(partial(queries.list_profiles, session), page_size, page_token_)
     items = [ProfileRead(**stored_fields(row)) for row in page]
-    if len(rows) > page_size:
-        return ProfileList(items=items, next_page_token=page_token(page[-1].created_at_s, page[-1].id))
-    shipped = [ProfileRead(**shipped_fields(profile_document(each))) for each in shipped_profiles().values()]
-    return ProfileList(items=[*items, *shipped], next_page_token=None)
+    if token is None:
+        items += [ProfileRead(**shipped_fields(profile_document(each))) for each in shipped_profiles().values()]
+    return ProfileList(items=items, next_page_token=token)
 
 
 @router.get(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice, takewhile
 from typing import Annotated
 
 import structlog
 from fastapi import APIRouter, BackgroundTasks, Path, Query, Request, Response
 
-from service.api.paging import PageSize, PageToken, page_token, read_page_token
+from service.api.location import set_location
+from service.api.paging import PageSize, PageToken, newest_page, page_of
 from service.db import schedules
 from service.db.session import clock_s, reading
 from service.db.tables import Schedule, ScheduleRun
@@ -81,7 +83,7 @@ def create_schedule(
     fields |= {"missed_after_s": request.missed_after_s, "document": request.study, "owner": caller.key_id}
     first_s = next(fire_times(request.cron, request.time_zone, now_s), None)
     row = schedules.add_schedule(session, schedule_id, {**fields, "next_fire_at_s": first_s})
-    response.headers["Location"] = http_request.url_for("get_schedule", schedule_id=schedule_id).path
+    set_location(http_request, response, "get_schedule", schedule_id=schedule_id)
     return _read(row, now_s)
 
 
@@ -90,13 +92,8 @@ def create_schedule(
 )
 def list_schedules(session: ReadSession, page_size: PageSize = 50, page_token_: PageToken = None) -> ScheduleList:
     """Return one page of schedules."""
-    before = None
-    if page_token_:
-        created_at_s, schedule_id = read_page_token(page_token_, float, str)
-        before = (created_at_s, schedule_id)
-    rows = schedules.list_schedules(session, before, page_size + 1)
-    page, now_s = rows[:page_size], clock_s(session)
-    token = page_token(page[-1].created_at_s, page[-1].id) if len(rows) > page_size else None
+    page, token = newest_page(partial(schedules.list_schedules, session), page_size, page_token_)
+    now_s = clock_s(session)
     return ScheduleList(items=[_read(row, now_s) for row in page], next_page_token=token)
 
 
@@ -214,10 +211,10 @@ def list_schedule_runs(
 ) -> RunList:
     """Return one page of runs, the latest fire first."""
     schedules.get_schedule(session, schedule_id)
-    before_s = read_page_token(page_token_, float)[0] if page_token_ else None
-    rows = schedules.list_runs(session, schedule_id, before_s, page_size + 1)
-    page = rows[:page_size]
-    token = page_token(page[-1][0].fire_at_s) if len(rows) > page_size else None
+    page, token = page_of(
+        lambda behind, limit: schedules.list_runs(session, schedule_id, behind and behind[0], limit),
+        lambda row: (row[0].fire_at_s,), (float,), page_size, page_token_,
+    )  # fmt: skip
     return RunList(items=[_run(run, state, with_drift) for run, state in page], next_page_token=token)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, BackgroundTasks, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Depends, Query, Request, Response
 
 from explorer.explanation.asked import Asked
 from explorer.outside import is_outside, prepare_outside
 from service.api.documents import RequestDocument
-from service.api.paging import PageSize, PageToken, page_token, read_page_token
+from service.api.location import StudyId, set_location
+from service.api.paging import PageSize, PageToken, newest_page, page_of
 from service.db import queries
 from service.db.suggestions import begin_outside_study
 from service.db.tables import Study
@@ -49,8 +51,6 @@ from service.study_creation import plan_study, queue_planned
 LOG = structlog.get_logger("chipfit.studies")
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
-
-StudyId = Annotated[str, Path(max_length=40, description="Id of the study")]
 
 
 def _study_choice(
@@ -99,7 +99,7 @@ def create_study(
     tasks: BackgroundTasks,
 ) -> StudyRead:
     """Check the study and queue it, or with `evaluator: outside` begin to hand out its trials."""
-    response.headers["Location"] = request.url_for("get_study", study_id=study_id).path
+    set_location(request, response, "get_study", study_id=study_id)
     if is_outside(document):
         outside_problem = prepare_outside(document)
         require_extent(outside_extent(outside_problem), settings)
@@ -125,13 +125,7 @@ def list_studies(
     page_token_: PageToken = None,
 ) -> StudyList:
     """Return one page of studies."""
-    before = None
-    if page_token_:
-        created_at_s, study_id = read_page_token(page_token_, float, str)
-        before = (created_at_s, study_id)
-    rows = queries.list_studies(session, chosen, before, page_size + 1)
-    page = rows[:page_size]
-    token = page_token(page[-1].created_at_s, page[-1].id) if len(rows) > page_size else None
+    page, token = newest_page(partial(queries.list_studies, session, chosen), page_size, page_token_)
     return StudyList(items=[StudyRead(**study_fields(row)) for row in page], next_page_token=token)
 
 
@@ -204,10 +198,10 @@ def list_study_designs(
 ) -> TrialList:
     """Return one page of trial records in the order of their numbers."""
     queries.study_state(session, study_id)
-    after = read_page_token(page_token_, int)[0] if page_token_ else -1
-    rows = queries.list_trials(session, study_id, after, page_size + 1, feasible)
-    page = rows[:page_size]
-    token = page_token(page[-1]["number"]) if len(rows) > page_size else None
+    page, token = page_of(
+        lambda behind, limit: queries.list_trials(session, study_id, behind[0] if behind else -1, limit, feasible),
+        lambda row: (row["number"],), (int,), page_size, page_token_,
+    )  # fmt: skip
     return TrialList(items=[TrialRead(**row) for row in page], next_page_token=token)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import structlog
-from fastapi import APIRouter, BackgroundTasks, Path, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Request, Response
 
 from explorer.quantities import parse_quantity
+from service.api.location import StudyId, set_location
 from service.db import queries
 from service.db.session import reading
 from service.dependencies import (
@@ -29,8 +30,6 @@ from service.study_creation import plan_study, queue_planned
 LOG = structlog.get_logger("chipfit.studies")
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
-
-StudyId = Annotated[str, Path(max_length=40, description="Id of the study")]
 
 
 @router.post(
@@ -95,7 +94,7 @@ def clone_study(
     require_room(session, caller, settings)
     clone = queue_planned(session, engine, clone_id, planned, caller.key_id)
     LOG.info("study cloned", study_id=clone_id, cloned_from=study_id)
-    response.headers["Location"] = http_request.url_for("get_study", study_id=clone_id).path
+    set_location(http_request, response, "get_study", study_id=clone_id)
     tasks.add_task(jobs.wake.set)
     return StudyRead(**study_fields(clone))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 
+from service.api.location import StudyId
 from service.dependencies import HEAVY_WORK, DatabaseOf, IdempotencyKey, WriteSession
 from service.errors import problem_responses
 from service.outside import complete, suggest
@@ -13,8 +14,6 @@ from service.schemas.studies import StudyRead, study_fields
 from service.schemas.suggestions import ClientName, SuggestionList, SuggestionRead, TrialOutcomes, suggestion_fields
 
 router = APIRouter(prefix="/v1/studies", tags=["ask and tell"])
-
-StudyId = Annotated[str, Path(max_length=40, description="Id of the study", examples=["0f3c5e0d9a8b4c7f"])]
 
 
 @router.post(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import structlog
@@ -12,7 +13,8 @@ from explorer.fleet import plan_fleet
 from explorer.sweep import SweepDocument, axes_document, heat_map, objective_metrics
 from models.checks import UnknownNameError, require_known
 from service.api.documents import RequestDocument
-from service.api.paging import PageSize, PageToken, page_token, read_page_token
+from service.api.location import set_location
+from service.api.paging import PageSize, PageToken, newest_page
 from service.db import sweeps
 from service.db.queries import FINISHED_STATES
 from service.db.session import reading
@@ -69,7 +71,7 @@ def create_sweep(
     require_room(session, caller, settings)
     row = queue_sweep(session, engine, sweep_id, planned, caller.key_id)
     LOG.info("sweep queued", sweep_id=sweep_id, cells=len(planned.planned))
-    response.headers["Location"] = request.url_for("get_sweep", sweep_id=sweep_id).path
+    set_location(request, response, "get_sweep", sweep_id=sweep_id)
     tasks.add_task(jobs.wake.set)
     return _read(session, row)
 
@@ -91,14 +93,8 @@ def fleet(document: RequestDocument, database: DatabaseOf) -> FleetPlan:
 @router.get("", operation_id="list_sweeps", summary="List sweeps, newest first", responses=problem_responses(422, 503))
 def list_sweeps(session: ReadSession, page_size: PageSize = 50, page_token_: PageToken = None) -> SweepList:
     """Return one page of sweeps."""
-    before = None
-    if page_token_:
-        created_at_s, sweep_id = read_page_token(page_token_, float, str)
-        before = (created_at_s, sweep_id)
-    rows = sweeps.list_sweeps(session, before, page_size + 1)
-    page = rows[:page_size]
+    page, token = newest_page(partial(sweeps.list_sweeps, session), page_size, page_token_)
     counts = sweeps.count_cells(session, [row.id for row in page])
-    token = page_token(page[-1].created_at_s, page[-1].id) if len(rows) > page_size else None
     return SweepList(items=[_summary(row, counts[row.id]) for row in page], next_page_token=token)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from service.api.paging import PageSize, PageToken, page_token, read_page_token
+from service.api.location import set_stored
+from service.api.paging import PageSize, PageToken, newest_page
 from service.api.upload_body import FILE_BODY, FileBodyOf
 from service.db import uploads
 from service.db.tables import UploadedWorkload
@@ -48,8 +50,7 @@ def upload_workload(
     Its id names it in studies: as `trace`, `file` or `network` of a scenario, or as the whole `workload`.
     """
     taken = take_workload(database, file.content, file.name, zero_token_rows, settings.max_upload_bytes)
-    response.status_code = 201 if taken.is_new else 200
-    response.headers["Location"] = str(request.app.url_path_for("get_workload", workload_id=taken.row.id))
+    set_stored(request, response, taken.is_new, "get_workload", workload_id=taken.row.id)
     return _inspection(taken.row)
 
 
@@ -62,13 +63,7 @@ def list_workloads(
     page_token_: PageToken = None,
 ) -> WorkloadList:
     """Return one page of uploaded workloads."""
-    before = None
-    if page_token_:
-        created_at_s, workload_id = read_page_token(page_token_, float, str)
-        before = (created_at_s, workload_id)
-    rows = uploads.list_workloads(session, before, page_size + 1)
-    page = rows[:page_size]
-    token = page_token(page[-1].created_at_s, page[-1].id) if len(rows) > page_size else None
+    page, token = newest_page(partial(uploads.list_workloads, session), page_size, page_token_)
     return WorkloadList(items=[WorkloadRead(**workload_fields(row)) for row in page], next_page_token=token)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from service.db.queries import NotFoundError
+from service.db.rows import NotFoundError
 from service.db.session import clock_s
 from service.db.tables import ApiKey, AuditEntry
 

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from service.db.queries import NotFoundError
+from service.db.rows import Cursor, get_row, newest_first
 from service.db.session import clock_s
 from service.db.tables import Measurement, StoredProfile
 
@@ -44,18 +44,12 @@ def find_profiles(session: Session, names: Collection[str]) -> dict[str, Documen
 
 def get_profile(session: Session, profile_id: str) -> StoredProfile:
     """Return a stored profile, or raise NotFoundError."""
-    row = session.get(StoredProfile, profile_id)
-    if row is None:
-        raise NotFoundError(f"unknown profile '{profile_id}'")
-    return row
+    return get_row(session, StoredProfile, "profile", profile_id)
 
 
-def list_profiles(session: Session, before: tuple[float, str] | None, limit: int) -> list[StoredProfile]:
-    """Return stored profiles, newest first, that come after the cursor `before` (creation time, id)."""
-    query = sa.select(StoredProfile).order_by(StoredProfile.created_at_s.desc(), StoredProfile.id.desc())
-    if before is not None:
-        query = query.where(sa.tuple_(StoredProfile.created_at_s, StoredProfile.id) < sa.tuple_(*before))
-    return list(session.scalars(query.limit(limit)))
+def list_profiles(session: Session, before: Cursor | None, limit: int) -> list[StoredProfile]:
+    """Return stored profiles, newest first, that come after a cursor."""
+    return newest_first(session, StoredProfile, sa.select(StoredProfile), before, limit)
 
 
 def delete_profile(session: Session, profile_id: str) -> None:

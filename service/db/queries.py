@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,34 +11,23 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, defer
 
 from service.db.design_rows import RECORD_COLUMNS, WITH_RECORDS, insert_designs, records_of
+from service.db.rows import (
+    ConflictError,
+    Cursor,
+    NotFoundError,
+    VersionCheck,
+    any_version,
+    get_row,
+    locked_row,
+    newest_first,
+)
 from service.db.session import clock_s
 from service.db.tables import EvaluationAnswer, Study, StudyEvent, StudyInput, design_records, designs
 
 Document = dict[str, Any]
 
-VersionCheck = Callable[[int], bool]
-"""Whether a row of this version is the one the caller means."""
-
-
-def any_version(_version: int) -> bool:
-    """The check of a caller who does not say which version is meant."""
-    return True
-
-
 UNFINISHED_STATES = ("queued", "running")
 FINISHED_STATES = ("succeeded", "failed", "cancelled")
-
-
-class NotFoundError(LookupError):
-    """No row with this id."""
-
-
-class ConflictError(Exception):
-    """The row is in a state that does not allow what was asked."""
-
-
-class StaleError(Exception):
-    """The row has changed since the caller looked at it."""
 
 
 def create_study(
@@ -74,10 +63,7 @@ def create_study(
 
 def get_study(session: Session, study_id: str) -> Study:
     """Return the study, or raise NotFoundError."""
-    study = session.get(Study, study_id)
-    if study is None:
-        raise NotFoundError(f"unknown study '{study_id}'")
-    return study
+    return get_row(session, Study, "study", study_id)
 
 
 def count_unfinished(session: Session, owner: str) -> int:
@@ -127,19 +113,16 @@ class StudyChoice:
         return [condition for value, condition in asked if value is not None]
 
 
-def list_studies(session: Session, chosen: StudyChoice, before: tuple[float, str] | None, limit: int) -> list[Study]:
-    """Return studies without results, newest first, that come after the cursor `before` (creation time, id)."""
+def list_studies(session: Session, chosen: StudyChoice, before: Cursor | None, limit: int) -> list[Study]:
+    """Return studies without results, newest first, that come after a cursor."""
     query = sa.select(Study).options(defer(Study.result, raiseload=True)).where(*chosen.conditions())
-    query = query.order_by(Study.created_at_s.desc(), Study.id.desc()).limit(limit)
-    if before is not None:
-        query = query.where(sa.tuple_(Study.created_at_s, Study.id) < sa.tuple_(*before))
-    return list(session.scalars(query))
+    return newest_first(session, Study, query, before, limit)
 
 
 def latest_succeeded(session: Session, limit: int) -> list[Study]:
     """Return the newest studies that have succeeded, without results."""
     query = sa.select(Study).options(defer(Study.result, raiseload=True)).where(Study.state == "succeeded")
-    return list(session.scalars(query.order_by(Study.created_at_s.desc(), Study.id.desc()).limit(limit)))
+    return newest_first(session, Study, query, None, limit)
 
 
 def studies_with_results(session: Session, ids: Sequence[str]) -> list[Study]:
@@ -355,11 +338,7 @@ def progress(study: Study) -> Document:
 
 def locked_study(session: Session, study_id: str, is_wanted: VersionCheck = any_version) -> Study:
     """Return the study, its row locked, so that its events get ids in the order of their commits."""
-    study = session.scalar(sa.select(Study).where(Study.id == study_id).with_for_update())
-    if study is None:
-        raise NotFoundError(f"unknown study '{study_id}'")
-    if not is_wanted(study.version):
-        raise StaleError(f"study '{study_id}' has changed since it was read; it is at version {study.version} now")
+    study: Study = locked_row(session, Study, "study", study_id, is_wanted)
     return study
 
 

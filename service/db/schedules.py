@@ -8,7 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from service.db.queries import UNFINISHED_STATES, NotFoundError, StaleError, VersionCheck, any_version
+from service.db.queries import UNFINISHED_STATES
+from service.db.rows import Cursor, VersionCheck, any_version, get_row, locked_row, newest_first
 from service.db.session import clock_s
 from service.db.tables import Schedule, ScheduleRun, Study, UploadedWorkload
 
@@ -27,19 +28,12 @@ def add_schedule(session: Session, schedule_id: str, fields: Document) -> Schedu
 
 def get_schedule(session: Session, schedule_id: str) -> Schedule:
     """Return the schedule, or raise NotFoundError."""
-    schedule = session.get(Schedule, schedule_id)
-    if schedule is None:
-        raise NotFoundError(f"unknown schedule '{schedule_id}'")
-    return schedule
+    return get_row(session, Schedule, "schedule", schedule_id)
 
 
 def locked_schedule(session: Session, schedule_id: str, is_wanted: VersionCheck = any_version) -> Schedule:
     """Return the schedule with its row locked."""
-    schedule = session.scalar(sa.select(Schedule).where(Schedule.id == schedule_id).with_for_update())
-    if schedule is None:
-        raise NotFoundError(f"unknown schedule '{schedule_id}'")
-    if not is_wanted(schedule.version):
-        raise StaleError(f"schedule '{schedule_id}' has changed since it was read: it is at version {schedule.version}")
+    schedule: Schedule = locked_row(session, Schedule, "schedule", schedule_id, is_wanted)
     return schedule
 
 
@@ -49,12 +43,9 @@ def count_schedules(session: Session, owner: str) -> int:
     return session.scalar(query.where(Schedule.owner == owner)) or 0
 
 
-def list_schedules(session: Session, before: tuple[float, str] | None, limit: int) -> list[Schedule]:
-    """Return schedules, newest first, that come after the cursor `before` (creation time, id)."""
-    query = sa.select(Schedule).order_by(Schedule.created_at_s.desc(), Schedule.id.desc()).limit(limit)
-    if before is not None:
-        query = query.where(sa.tuple_(Schedule.created_at_s, Schedule.id) < sa.tuple_(*before))
-    return list(session.scalars(query))
+def list_schedules(session: Session, before: Cursor | None, limit: int) -> list[Schedule]:
+    """Return schedules, newest first, that come after a cursor."""
+    return newest_first(session, Schedule, sa.select(Schedule), before, limit)
 
 
 def delete_schedule(session: Session, schedule_id: str, is_wanted: VersionCheck = any_version) -> None:

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from service.db.design_rows import insert_designs
-from service.db.queries import ConflictError, NotFoundError, StaleError, add_event, end_study, locked_study
+from service.db.queries import add_event, end_study, locked_study
+from service.db.rows import ConflictError, NotFoundError, StaleError
 from service.db.session import clock_s
 from service.db.tables import Study, Suggestion
 

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from service.db import queries
-from service.db.queries import UNFINISHED_STATES, ConflictError, NotFoundError
+from service.db.queries import UNFINISHED_STATES
+from service.db.rows import ConflictError, Cursor, get_row, newest_first
 from service.db.session import clock_s
 from service.db.tables import Study, Sweep, SweepCell
 
@@ -50,18 +51,12 @@ def add_cell(session: Session, sweep_id: str, position: int, coordinates: Sequen
 
 def get_sweep(session: Session, sweep_id: str) -> Sweep:
     """Return the sweep, or raise NotFoundError."""
-    sweep = session.get(Sweep, sweep_id)
-    if sweep is None:
-        raise NotFoundError(f"unknown sweep '{sweep_id}'")
-    return sweep
+    return get_row(session, Sweep, "sweep", sweep_id)
 
 
-def list_sweeps(session: Session, before: tuple[float, str] | None, limit: int) -> list[Sweep]:
-    """Return sweeps, newest first, that come after the cursor `before` (creation time, id)."""
-    query = sa.select(Sweep).order_by(Sweep.created_at_s.desc(), Sweep.id.desc()).limit(limit)
-    if before is not None:
-        query = query.where(sa.tuple_(Sweep.created_at_s, Sweep.id) < sa.tuple_(*before))
-    return list(session.scalars(query))
+def list_sweeps(session: Session, before: Cursor | None, limit: int) -> list[Sweep]:
+    """Return sweeps, newest first, that come after a cursor."""
+    return newest_first(session, Sweep, sa.select(Sweep), before, limit)
 
 
 def cell_rows(session: Session, sweep_id: str) -> list[CellRow]:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, undefer
 
-from service.db.queries import ConflictError, NotFoundError
+from service.db.rows import ConflictError, Cursor, NotFoundError, newest_first
 from service.db.session import clock_s
 from service.db.tables import StudyInput, UploadedNetwork, UploadedWorkload
 
@@ -40,12 +40,9 @@ def add_workload(session: Session, content: bytes, fields: Document) -> bool:
     return _added(session, UploadedWorkload, values)
 
 
-def list_workloads(session: Session, before: tuple[float, str] | None, limit: int) -> list[UploadedWorkload]:
-    """Return workloads without content, newest first, that come after the cursor `before` (creation time, id)."""
-    query = sa.select(UploadedWorkload).order_by(UploadedWorkload.created_at_s.desc(), UploadedWorkload.id.desc())
-    if before is not None:
-        query = query.where(sa.tuple_(UploadedWorkload.created_at_s, UploadedWorkload.id) < sa.tuple_(*before))
-    return list(session.scalars(query.limit(limit)))
+def list_workloads(session: Session, before: Cursor | None, limit: int) -> list[UploadedWorkload]:
+    """Return workloads without content, newest first, that come after a cursor."""
+    return newest_first(session, UploadedWorkload, sa.select(UploadedWorkload), before, limit)
 
 
 def delete_workload(session: Session, workload_id: str) -> None:

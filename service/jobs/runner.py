@@ -19,6 +19,7 @@ from explorer.outside import is_outside
 from service import outside
 from service.db import queries
 from service.db.design_rows import find_judged
+from service.db.rows import NotFoundError
 from service.db.session import Database, reading, writing
 from service.engine import Document, StudyEngine
 from service.stored_inputs import prepare_study
@@ -196,7 +197,7 @@ class StudyRunner:
         """Run a step; what it raises ends the study as failed, with the traceback in the log."""
         try:
             return act()
-        except queries.NotFoundError:
+        except NotFoundError:
             return {"state": "stopped"}
         except Exception as error:
             LOG.error("study failed", study_id=study_id, attempt=attempt, traceback=traceback.format_exc())

@@ -13,7 +13,7 @@ LONG = {"name": "s", "trials": 10_000, "chunk_s": 0.1}
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/chips", "/v1/networks/llama", "/v1/studies", "/v1/designs", "/version", "/openapi.json"]
+    "path", ["/v1/chips", "/v1/networks/llama-3.1-8b", "/v1/studies", "/v1/designs", "/version", "/openapi.json"]
 )
 def test_an_unchanged_answer_is_not_sent_again(client: TestClient, path: str) -> None:
     first = client.get(path)

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from service.settings import Settings, SettingsError, read_settings
 from tests.service.server_process import ServiceProcess
 from tests.service.test_durability import Processes
 from tests.service.test_http import problem_of
+from tests.service.waiting import wait_for
 
 HEAD = "POST /v1/studies HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
@@ -104,12 +106,17 @@ def test_every_request_is_logged_as_json_with_its_id_and_study(server: ServicePr
     assert made.headers["X-Request-ID"] == "plan-7"
     study_id = made.json()["id"]
     httpx.get(f"{server.url}/v1/studies/{study_id}", headers={"X-Request-ID": "no (plain) id"})
-    lines = [json.loads(line) for line in server.log_text().splitlines()]
-    posted = [line for line in lines if line.get("request_id") == "plan-7"]
+    got = wait_for(lambda: [each for each in logged(server, study_id=study_id) if each.get("method") == "GET"])
+    posted = logged(server, request_id="plan-7")
     assert (posted[0]["event"], posted[0]["study_id"]) == ("study queued", study_id)
     assert posted[-1]["event"] == "request" and posted[-1]["status"] == 202
-    got = [line for line in lines if line.get("study_id") == study_id and line.get("method") == "GET"]
     assert re.fullmatch("[0-9a-f]{32}", got[0]["request_id"])
+
+
+def logged(server: ServiceProcess, **fields: str) -> list[dict[str, Any]]:
+    """Lines of the log that hold these fields; a request's own comes just after its answer."""
+    lines = [json.loads(line) for line in server.log_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [line for line in lines if fields.items() <= line.items()]
 
 
 def test_metrics_count_requests_by_route_and_studies_by_state(server: ServiceProcess) -> None:
@@ -131,6 +138,8 @@ class TestBehindAProxy:
             origin = server.url.removesuffix("/tools/chipfit")
             posted = httpx.post(f"{origin}/v1/studies", json={"name": "s"})
             assert posted.headers["Location"] == f"/tools/chipfit/v1/studies/{posted.json()['id']}"
+            sent = httpx.post(f"{origin}/v1/workloads?name=t.csv", content="input_tokens,output_tokens\n5,7\n")
+            assert sent.headers["Location"] == f"/tools/chipfit/v1/workloads/{sent.json()['id']}"
             for path in ("/docs", "/static/docs.js", "/v1/studies"):
                 assert httpx.get(f"{origin}{path}").status_code == 200
             assert httpx.get(f"{origin}/openapi.json").json()["servers"] == [{"url": "/tools/chipfit"}]
