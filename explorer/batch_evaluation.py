@@ -15,6 +15,7 @@ from explorer.inputs import Inputs, with_named_workload
 from explorer.known_work import KnownWork
 from explorer.problem import Problem, judge_designs
 from explorer.records import design_document, metrics_document, operating_point
+from explorer.workload import require_links
 from models.hardware.design import DESIGN_FIELDS, DesignBatch, take
 
 FIELDS = {"designs", "study", "profile"}
@@ -50,6 +51,9 @@ def evaluate_batch(
         raise StudyError([{"pointer": f"/{name}", "detail": "is no field beside designs"} for name in unknown])
     designs = read_designs(document["designs"])
     problem = _problem(document, inputs, known or KnownWork(), designs)
+    weakest = int(np.argmin(designs.scale_up_bytes_per_s))
+    pointer = f"/designs/{weakest}/scale_up_bytes_per_s"
+    require_links(problem.document.system, float(designs.scale_up_bytes_per_s[weakest]), pointer)
     return {
         "items": [item for part in _parts(designs) for item in _judged(problem, part)],
         "technology": technology_document(problem),

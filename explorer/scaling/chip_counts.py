@@ -15,9 +15,11 @@ LARGEST_COUNT = 65_536
 """Chips of the largest system that a study can state."""
 
 
-def chip_ladder(n_chips_per_node: int, most: int = MOST_CHIPS) -> list[int]:
+def chip_ladder(n_chips_per_node: int, most: int = MOST_CHIPS, nodes_per_rack: int = 1) -> list[int]:
     """
     Return powers of two of chips below a node, the whole node, and powers of two of nodes, at most `most` chips.
+
+    A whole rack, the nodes of one leaf switch, is among them.
 
     Examples
     --------
@@ -25,10 +27,12 @@ def chip_ladder(n_chips_per_node: int, most: int = MOST_CHIPS) -> list[int]:
     [1, 2, 4, 8, 16, 32, 64]
     >>> chip_ladder(72, 300)
     [1, 2, 4, 8, 16, 32, 64, 72, 144, 288]
+    >>> chip_ladder(8, 64, nodes_per_rack=3)
+    [1, 2, 4, 8, 16, 24, 32, 64]
     """
     inside = [2**i for i in range(n_chips_per_node.bit_length()) if 2**i < n_chips_per_node]
-    nodes = [n_chips_per_node * 2**i for i in range(max(most // n_chips_per_node, 1).bit_length())]
-    return [n for n in inside + nodes if n <= most]
+    nodes = {2**i for i in range(max(most // n_chips_per_node, 1).bit_length())} | {nodes_per_rack}
+    return [n for n in inside + sorted(n_chips_per_node * each for each in nodes) if n <= most]
 
 
 def read_chip_counts(asked: Any, system: System, pointer: str = "/scaling") -> list[int]:
@@ -40,17 +44,24 @@ def read_chip_counts(asked: Any, system: System, pointer: str = "/scaling") -> l
     StudyError
         With a pointer to every count that is no part of a node and no whole number of nodes.
     """
+    rack = nodes_per_rack(system) or 1
     if asked is True:
-        return chip_ladder(system.n_chips_per_node)
+        return chip_ladder(system.n_chips_per_node, nodes_per_rack=rack)
     if not isinstance(asked, Mapping) or set(asked) - {"chips", "max_chips"} or len(asked) != 1:
         raise StudyError([{"pointer": pointer, "detail": "must be true, or hold exactly one of chips and max_chips"}])
     if "max_chips" in asked:
         most = _counts([asked["max_chips"]], f"{pointer}/max_chips", None)
-        return chip_ladder(system.n_chips_per_node, most[0])
+        return chip_ladder(system.n_chips_per_node, most[0], rack)
     stated = asked["chips"]
     if not isinstance(stated, list) or not stated or len(stated) > 64:
         raise StudyError([{"pointer": f"{pointer}/chips", "detail": "must be a list of 1 to 64 chip counts"}])
     return sorted(set(_counts(stated, f"{pointer}/chips", system.n_chips_per_node)))
+
+
+def nodes_per_rack(system: System) -> int | None:
+    """Nodes under one leaf switch of the network, None where one switch joins all."""
+    network = system.interconnect.scale_out
+    return None if network is None else network.nodes_per_leaf
 
 
 def _counts(stated: list[Any], pointer: str, node: int | None) -> list[int]:

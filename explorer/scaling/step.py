@@ -12,6 +12,7 @@ import numpy as np
 from explorer.explanation.work import work_of
 from explorer.problem import Judgement, Problem, evaluate_all, inner_losses, judge_evaluated
 from explorer.records import operating_point
+from explorer.scaling.chip_counts import nodes_per_rack
 from explorer.scaling.network import shares_with_network
 from models.checks import BoolArray, FloatArray
 from models.evaluation import ScenarioEvaluation, worst_violation
@@ -81,7 +82,9 @@ def scaled_step(problem: Problem, designs: DesignBatch, before: Step | None) -> 
 
 
 def _size(n_chips: int, system: System) -> dict[str, Any]:
-    level = "chip" if n_chips == 1 else "node" if system.n_nodes == 1 else "nodes"
+    rack = nodes_per_rack(system)
+    further = "nodes" if rack is None else "rack" if system.n_nodes <= rack else "racks"
+    level = "chip" if n_chips == 1 else "node" if system.n_nodes == 1 else further
     return {"n_chips": n_chips, "n_nodes": system.n_nodes, "level": level}
 
 

@@ -74,6 +74,15 @@ def test_a_batch_at_fault_is_refused_with_a_pointer(change: dict[str, Any], poin
     assert [each["pointer"] for each in errors] == [pointer]
 
 
+def test_a_design_without_links_in_a_ring_is_pointed_to() -> None:
+    study = study_document(system={"n_chips": 8, "scale_up": {"topology": "ring"}})
+    asked = [*designs(), H100 | {"scale_up_bytes_per_s": 0.0}]
+    detail = "needs scale-up links above 0 B/s, since the chips of a node form a ring"
+    assert errors_of({"designs": asked, "study": study}) == [
+        {"pointer": "/designs/3/scale_up_bytes_per_s", "detail": detail}
+    ]
+
+
 def test_work_known_from_before_changes_no_answer() -> None:
     known = KnownWork(n_kept=3)
     tighter = study_document(budget__area="500 mm2")

@@ -31,6 +31,17 @@ def ahead(study_document):
     return found[1]["metrics"]["output_tokens_per_s"] / found[0]["metrics"]["output_tokens_per_s"]
 
 
+def test_chips_without_links_form_no_ring():
+    ring = {"n_chips": 8, "scale_up": {"topology": "ring"}}
+    with pytest.raises(
+        StudyError, match=r"^chip: needs scale-up links above 0 B/s, since the chips of a node form a r"
+    ):
+        evaluate_document({"chip": "l40s", "study": CHAT | {"system": ring}})
+    without = DESIGN | {"scale_up_bytes_per_s": 0.0}
+    with pytest.raises(StudyError, match=r"^design\.scale_up_bytes_per_s: needs scale-up links above 0 B/s"):
+        evaluate_document({"design": without, "study": CHAT | {"system": ring}})
+
+
 @pytest.mark.parametrize("quality", ["deepseek_v3", "bf16"])
 def test_the_h100_is_ahead_of_the_a100_by_its_rates_where_no_latency_is_asked(quality):
     # published rates: 989 against 312 TFLOP/s in bf16, 1979 in fp8 against 624 in int8, 3.35 against 2.04 TB/s

@@ -4,6 +4,7 @@ import pytest
 
 from explorer.document import StudyError
 from explorer.scaling.chip_counts import MOST_CHIPS, chip_ladder, read_chip_counts
+from models.operators.topology import Interconnect, ScaleOut
 from models.serving.scenario import System
 
 NODES_OF_8 = System(64, 8)
@@ -14,6 +15,11 @@ def test_the_ladder_goes_from_one_chip_through_the_node_to_many_nodes():
     assert chip_ladder(8)[-1] == MOST_CHIPS
     assert chip_ladder(72, 300) == [1, 2, 4, 8, 16, 32, 64, 72, 144, 288]
     assert chip_ladder(1, 4) == [1, 2, 4]
+
+
+def test_a_rack_is_a_size_of_its_own():
+    racks_of_6 = System(64, 8, interconnect=Interconnect(scale_out=ScaleOut(nodes_per_leaf=6)))
+    assert read_chip_counts({"max_chips": 64}, racks_of_6) == [1, 2, 4, 8, 16, 32, 48, 64]
 
 
 @pytest.mark.parametrize("node", [1, 3, 8, 72])

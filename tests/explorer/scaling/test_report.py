@@ -94,6 +94,11 @@ def test_a_fixed_batch_stops_scaling_and_the_report_says_where_and_why(trained):
     assert all(each["from"] != each["to"] and each["reason"] for each in changes)
 
 
+def test_sizes_go_from_chip_and_node_to_rack_and_racks(trained):
+    levels = {each["n_chips"]: each["level"] for each in trained["steps"]}
+    assert [levels[n] for n in (1, 8, 16, 32, 64)] == ["chip", "node", "rack", "rack", "racks"]
+
+
 def test_a_plan_is_only_left_for_one_that_is_no_slower(trained):
     gains = [each["plan_change"]["rate_gain_fraction"] for each in trained["steps"]
              if "rate_gain_fraction" in each.get("plan_change", {})]  # fmt: skip
