@@ -13,9 +13,9 @@ from models.hardware.catalog import chip_designs
 from service.scaling_tables import plan_text
 
 PAGE = Path(__file__).parents[3] / "docs" / "scaling.md"
-SIZES = [8, 16, 64, 1024, 16384]
-TRAINED = [8, 64, 1024, 2048, 4096, 16384]
-NETWORKS = [12.5, 25.0, 50.0, 450.0]
+SIZES = [8, 16, 1024, 16384]
+TRAINED = [8, 64, 1024, 4096, 16384]
+NETWORKS = [12.5, 50.0, 450.0]
 
 
 def printed_study(name):
