@@ -35,7 +35,7 @@ from models.workload.requests import Requests
 LARGEST_NUMBER = 1e30
 """Beyond this no design parameter means anything, and products of some would be infinite."""
 
-OPTIONS = ("replay", "profile", "scaling", "against", "unrolling")
+OPTIONS = ("replay", "profile", "scaling", "against", "unrolling", "sizes")
 """What may be asked of an evaluation beside a design and a workload."""
 
 KNOWN_FIELDS = DESIGN_FIELDS.keys() - BOUND_FIELDS
@@ -58,7 +58,8 @@ def evaluate_document(
         {profile: ...} a calibration profile in place of the study's; with {scaling: true}, {scaling: {max_chips: n}}
         or {scaling: {chips: [n, ...]}} the design in systems of other sizes too; with {against: {chip: id}} or
         {against: {design: {...}}} a second design on the same work, and where the cost of moving data went from it to
-        the first; with {unrolling: true} the same peak cut into the other arrays of the full space.
+        the first; with {unrolling: true} the same peak cut into the other arrays of the full space; with
+        {sizes: false} without sizes of the work and cost of moving data, which take a third of the time.
     inputs : Path or Uploads, optional
         Where files and networks named by the study lie.
     known : KnownWork, optional
@@ -88,15 +89,15 @@ def evaluate_document(
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
     _require_links(study, designs, document)
     trace = _replayed_trace(problem, document.get("replay", False), inputs)
-    asked_sizes, asked_unrolling = document.get("scaling", False), document.get("unrolling", False)
-    if not isinstance(asked_unrolling, bool):
-        raise StudyError([{"pointer": "/unrolling", "detail": f"must be true or false, got {asked_unrolling!r}"}])
+    asked_sizes, asked_unrolling = document.get("scaling", False), _asked(document, "unrolling", False)
+    reported = _asked(document, "sizes", True) or beside is not None
     chips = [] if asked_sizes is False else read_chip_counts(asked_sizes, problem.scenarios[0].system)
     evaluations = evaluate_all(problem, designs)
     judgement = judge_evaluated(problem, designs, evaluations)
     answer = judgement_document(problem, judgement, document.get("chip"))
     answer["operating_point"] = with_runners_up(problem, designs, answer["operating_point"], evaluations)
-    answer = with_work_report(problem, judgement, answer)
+    if reported:
+        answer = with_work_report(problem, judgement, answer)
     if beside is not None:
         answer["against"] = beside | {"moved_cost": moved_cost(beside.pop("reshape_cost"), answer["reshape_cost"])}
     if document.get("replay", False):
@@ -108,6 +109,13 @@ def evaluate_document(
         stated = isinstance(asked_sizes, dict) and "chips" in asked_sizes
         answer["scaling"] = scaling_document(problem, designs, chips, stated=stated)
     return answer
+
+
+def _asked(document: Mapping[str, Any], name: str, default: bool) -> bool:
+    asked = document.get(name, default)
+    if not isinstance(asked, bool):
+        raise StudyError([{"pointer": f"/{name}", "detail": f"must be true or false, got {asked!r}"}])
+    return asked
 
 
 def _require_links(study: StudyDocument, designs: DesignBatch, document: Mapping[str, Any]) -> None:

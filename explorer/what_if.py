@@ -14,7 +14,9 @@ from models.hardware.catalog import chip_designs
 
 def what_if(document: dict[str, Any], inputs: Inputs = None, known: KnownWork | None = None) -> dict[str, Any]:
     """
-    Return the answer of `evaluate_document`, with {explanation: true} the explanation of the design beside it.
+    Return the answer of `evaluate_document`, sizes and cost of moving data only where they are asked for.
+
+    With {explanation: true} the explanation of the design stands beside it.
 
     Parameters
     ----------
@@ -34,7 +36,8 @@ def what_if(document: dict[str, Any], inputs: Inputs = None, known: KnownWork | 
     asked = document.get("explanation", False)
     if not isinstance(asked, bool):
         raise StudyError([{"pointer": "/explanation", "detail": f"must be true or false, got {asked!r}"}])
-    answer = evaluate_document({name: each for name, each in document.items() if name != "explanation"}, inputs, known)
+    plain = {"sizes": False} | {name: each for name, each in document.items() if name != "explanation"}
+    answer = evaluate_document(plain, inputs, known)
     if asked:
         profile = {"profile": document["profile"]} if "profile" in document else {}
         study = read_document(with_named_workload(document["study"] | profile, inputs))

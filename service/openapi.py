@@ -50,6 +50,10 @@ EVALUATION: dict[str, Any] = {
             "type": "object",
             "description": "{chip} or {design} on the same work, and where the cost of moving data went from it",
         },
+        "sizes": {
+            "type": "boolean",
+            "description": "Whether sizes of the work and the cost of moving data come along: half as long again",
+        },
         "unrolling": {
             "type": "boolean",
             "description": "Whether the same peak cut into the other arrays of the full space is compared",

@@ -34,9 +34,9 @@ def evaluate(
     Take `chip`, `design` or `designs` with a study's workload; return operating points and metrics.
 
     One chip or design comes with intervals, parts, idle shares, runners-up and warnings, and is kept: the same asked
-    again is answered from the history. With `scaling` (true, `{"max_chips": n}` or `{"chips": [n, ...]}`) it also
-    comes with what it does in systems of other sizes. `designs` come as `items` in their order, without these, and
-    are not kept.
+    again is answered from the history. With `explanation` it says what binds the design, with `sizes` how it fits the
+    work and what moving data costs, with `scaling` (true, `{"max_chips": n}` or `{"chips": [n, ...]}`) what it does in
+    systems of other sizes. `designs` come as `items` in their order, without these, and are not kept.
     """
     if "designs" in document:
         return answer_batch(database, engine, document, settings.max_evaluated_designs)

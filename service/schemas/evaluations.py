@@ -28,10 +28,6 @@ class EvaluationRead(EvaluatedDesign):
         description="Area, power, cost and energy by part, with low_90 and high_90"
     )
     idle: dict[str, Any] = Field(description="Busy shares of each unit, idle shares of area and power [1]")
-    sizes: dict[str, Any] = Field(description="Task, compute and data sizes side by side; of many scenarios, by name")
-    reshape_cost: dict[str, Any] = Field(
-        description="Bytes and time of moving without computing, by layer and by when it is paid; by scenario as above"
-    )
     warnings: list[str] = Field(description="What to know before the figures are used")
     technology: dict[str, Any] = Field(description="Digest of the technology values, and those replaced")
     model_version: str = Field(description="Version of the analytical model")
@@ -40,6 +36,13 @@ class EvaluationRead(EvaluatedDesign):
     chip: dict[str, Any] | None = Field(None, description="Of a chip: name, sources and inferred fields")
     percentiles: dict[str, Any] | None = Field(None, description="Of a replay: percentiles, load and goodput")
     scaling: dict[str, Any] | None = Field(None, description="Of other system sizes: rate, efficiency, what binds")
+    sizes: dict[str, Any] | None = Field(
+        None, description="Where asked for: task, compute and data sizes side by side; of many scenarios, by name"
+    )
+    reshape_cost: dict[str, Any] | None = Field(
+        None, description="With the sizes: bytes and time of moving without computing, by layer and when it is paid"
+    )
+    unrolling: dict[str, Any] | None = Field(None, description="Where asked for: the same peak in other arrays")
     against: dict[str, Any] | None = Field(None, description="The other chip or design, and where cost of moving went")
     explanation: dict[str, Any] | None = Field(
         None, description="Where asked for: summary, time_shares, bottleneck_chain, resource_return, questions, ..."

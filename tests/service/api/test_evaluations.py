@@ -39,7 +39,7 @@ def asked(client: TestClient, **document: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "document",
     [
-        {"chip": "h100_sxm", "explanation": True, "scaling": {"chips": [1, 2]}},
+        {"chip": "h100_sxm", "explanation": True, "sizes": True, "scaling": {"chips": [1, 2]}},
         {"design": OWN_DESIGN},
         {"designs": [OWN_DESIGN, OWN_DESIGN | {"n_cores": 64}]},
     ],
@@ -64,10 +64,19 @@ def test_a_design_of_ones_own_is_explained_as_the_command_explains_it(client: Te
     assert asked(client, design=OWN_DESIGN, explanation=True)["from_history"]
 
 
+def test_sizes_and_cost_of_moving_come_where_they_are_asked_for(client: TestClient) -> None:
+    plain, whole = asked(client, chip="h100_sxm"), asked(client, chip="h100_sxm", sizes=True)
+    assert not {"sizes", "reshape_cost"} & set(plain)
+    assert whole["metrics"]["size_hit_rate"] > 0 and whole["reshape_cost"]["items"]
+    assert {name: whole["metrics"][name] for name in plain["metrics"]} == plain["metrics"]
+    assert "reshape_cost" in asked(client, chip="h100_sxm", against={"chip": "a100_sxm"})
+
+
 @pytest.mark.parametrize(
     ("document", "pointer"),
     [
         ({"chip": "h100_sxm", "explanation": 1}, "/explanation"),
+        ({"chip": "h100_sxm", "sizes": "all"}, "/sizes"),
         ({"chip": "h100"}, "/chip"),
         ({"chip": "h100_sxm", "designs": [OWN_DESIGN]}, "/chip"),
         ({"designs": [OWN_DESIGN], "explanation": True}, "/explanation"),
@@ -76,7 +85,7 @@ def test_a_design_of_ones_own_is_explained_as_the_command_explains_it(client: Te
         ({"design": OWN_DESIGN | {"clock": 1}}, "/design/clock"),
         ({}, "/chip"),
     ],
-    ids=["explanation", "chip", "both", "batch-explained", "design-of-many", "too-many", "field", "nothing"],
+    ids=["explanation", "sizes", "chip", "both", "batch-explained", "design-of-many", "too-many", "field", "nothing"],
 )
 def test_what_is_no_evaluation_is_refused_with_a_pointer(
     client: TestClient, document: dict[str, Any], pointer: str
