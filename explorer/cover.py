@@ -7,21 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from explorer.bounds import Boxes, alternative_costs, alternative_windows, bound_boxes, join, tighten
-from explorer.exact import (
-    BATCH_BOXES,
-    DIAGONAL,
-    NEAR_BATCHES,
-    STARTS_PER_ROUND,
-    best_of,
-    halves,
-    neighbours,
-    polished,
-    split_axis,
-    wide_neighbours,
-)
+from explorer.exact import BATCH_BOXES, halves, split_axis
+from explorer.local_search import DIAGONAL, NEAR_BATCHES, best_of, neighbours, polished, wide_neighbours
 from explorer.pareto import non_dominated
 from explorer.problem import Problem
 from models.checks import BoolArray, FloatArray, IntArray
+
+STARTS_PER_ROUND = 1
+"""Further local searches in a round."""
 
 POLISHES_PER_ROUND = 3
 """Members of the archive whose neighbourhood is looked at in each round."""
@@ -180,7 +173,7 @@ class CoverSearch:
             objective = self.problem.objectives[objective_index]
             found = best_of(self.problem, objective, (box.low + box.high) // 2, box.first, box.last)
             if np.isfinite(found.cost):
-                found = polished(self.problem, objective, found)
+                found = polished(self.problem, objective, [found])
                 at = np.array([found.alternative])
                 self.offer(np.array([found.point]), at, at)
         if self._starts:

@@ -9,7 +9,6 @@ import numpy as np
 
 from explorer.bounds import (
     Boxes,
-    alternative_costs,
     alternative_windows,
     bound_boxes,
     budget_spans,
@@ -17,12 +16,12 @@ from explorer.bounds import (
     root_boxes,
     tighten,
 )
+from explorer.local_search import DIAGONAL, Incumbent, best_of, best_of_each, polished
 from explorer.objectives import Objective
 from explorer.problem import Problem
-from explorer.space import Space
 from models.checks import FloatArray, IntArray
 
-BATCH_BOXES = 8192
+BATCH_BOXES = 16384
 """Boxes that are split and bounded together."""
 
 PSEUDO_COST_MEMORY = 0.98
@@ -31,35 +30,11 @@ PSEUDO_COST_MEMORY = 0.98
 WIDTH_SHARE = 0.1
 """Budget that the whole width of an axis counts for beside what it costs, so that free parameters are split too."""
 
-MAX_POLISHES = 60
-"""Exchanges after which a polish ends even if the last one still improved."""
+STARTS = 24
+"""Local searches from all over the space in a round that makes some: the first, second, fourth, eighth and so on."""
 
-TRADED_AGAINST_CORES = ("array_shape", "arrays_per_core", "clock", "l2", "memory_kind", "memory_stacks")
-"""Parameters that a wide exchange varies together with the number of cores."""
-
-NEAR_BATCHES = 2
-"""Steps of the batch to either side that an exchange of parameters also tries."""
-
-STARTS_PER_ROUND = 1
-"""Further local searches in a round that makes some."""
-
-EARLY_ROUNDS, START_EVERY_ROUNDS = 4, 3
-"""Rounds that all make further local searches, and after them one in so many."""
-
-STARTS_PER_PLAN = 8
-"""Boxes of each degree and mix in which a first incumbent is sought."""
-
-DIAGONAL = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Places on a box's diagonal at which an incumbent is sought."""
-
-
-@dataclass
-class Incumbent:
-    """Best feasible design met so far: its cost in the objective, its point, and the alternative it is judged at."""
-
-    cost: float = np.inf
-    point: IntArray | None = None
-    alternative: int = 0
+SEEN_PER_ROUND = 32
+"""Boxes of each round on whose diagonals a better design is looked for."""
 
 
 @dataclass
@@ -82,11 +57,12 @@ class ExactSearch:
     def __post_init__(self) -> None:
         space = self.problem.space
         self._axes = space.split_axes
+        self._formats = [p.name for p in space.parameters].index("native_formats")
         self._pseudo_cost = np.ones(len(space.parameters))
         self._closed_bound = np.inf
         self._roots = shuffled(root_boxes(self.problem))
         self._open, self._cost = self._roots.take(np.zeros(0, dtype=np.int64)), np.zeros(0)
-        self._starts: list[Boxes] | None = None
+        self._split_rounds = 0
 
     @property
     def bound(self) -> float:
@@ -157,10 +133,10 @@ class ExactSearch:
         if self._roots.n_boxes:
             self._bound_next_roots()
             return
-        if self.rounds < EARLY_ROUNDS or self.rounds % START_EVERY_ROUNDS == 0:
-            self._polish_next_starts()
-        count = min(BATCH_BOXES // 2, len(self._cost))
-        chosen = np.argpartition(self._cost, count - 1)[:count] if count < len(self._cost) else np.arange(count)
+        if self._split_rounds & (self._split_rounds + 1) == 0:
+            self._seek_from_everywhere()
+        self._split_rounds += 1
+        chosen = self._chosen(min(BATCH_BOXES // 2, len(self._cost)))
         parents, parent_cost = self._open.take(chosen), self._cost[chosen]
         rest = np.ones(len(self._cost), dtype=bool)
         rest[chosen] = False
@@ -172,25 +148,34 @@ class ExactSearch:
         self._learn(axis, parent_cost, cost)
         self._open, self._cost = join([self._open.take(rest), bounded]), np.concatenate([self._cost[rest], kept])
         if len(self._cost):
-            best = np.argsort(kept, kind="stable")[:64]
-            self._seek_incumbent(np.count_nonzero(rest) + best)
+            best = np.argsort(kept, kind="stable")[:SEEN_PER_ROUND]
+            self._seek_in_best(np.count_nonzero(rest) + best)
         self._prune()
 
+    def _chosen(self, count: int) -> IntArray:
+        """
+        Positions of the boxes to split next: of those that share the native formats of the best one, the best `count`.
+
+        Every box below the threshold must be split at some time; designs of equal formats are evaluated together.
+        """
+        if count == len(self._cost):
+            return np.arange(count)
+        formats = self._open.low[:, self._formats]
+        alike = np.flatnonzero(formats == formats[np.argmin(self._cost)])
+        return alike[np.argpartition(self._cost[alike], count - 1)[:count]] if count < len(alike) else alike
+
     def _bound_next_roots(self) -> None:
-        """Bound a batch of boxes that cover the space; after the last one start the local searches."""
+        """Bound a batch of boxes that cover the space; a batch at a time."""
         some = np.arange(min(BATCH_BOXES, self._roots.n_boxes))
         boxes, cost = self._bounded(tighten(self.problem, self._roots.take(some)))
         self._roots = self._roots.take(np.arange(len(some), self._roots.n_boxes))
         self._open, self._cost = join([self._open, boxes]), np.concatenate([self._cost, cost])
-        self._seek_from_every_plan(np.arange(len(self._cost) - len(cost), len(self._cost)))
         self._prune()
 
     def _close_points(self, points: Boxes, cost: FloatArray) -> None:
         """A point box is its own exact value: it competes as incumbent and is closed."""
         if len(cost):
-            found = best_of(self.problem, self.objective, points.low, points.first, points.last)
-            if found.cost < self.incumbent.cost:
-                self.incumbent = found
+            self._compete(best_of(self.problem, self.objective, points.low, points.first, points.last))
 
     def _split(self, parents: Boxes) -> tuple[Boxes, IntArray]:
         axis = split_axis(self.problem, parents, self._axes, self._pseudo_cost)
@@ -219,76 +204,42 @@ class ExactSearch:
             memory = PSEUDO_COST_MEMORY ** min(int(np.count_nonzero(axis == each)), 50)
             self._pseudo_cost[each] = memory * self._pseudo_cost[each] + (1.0 - memory) * mean
 
-    def _seek_from_every_plan(self, rows: IntArray) -> None:
-        """Start from the most promising boxes of each degree and mix: designs differ most between those."""
-        order = rows[np.argsort(self._cost[rows], kind="stable")]
-        plan = np.searchsorted(alternative_windows(self.problem)[:, 0], self._open.first[order], side="right")
-        for each in np.unique(plan):
-            self._seek_incumbent(order[plan == each][:STARTS_PER_PLAN])
+    def _seek_from_everywhere(self) -> None:
+        """
+        Local searches that start apart: in the best open boxes of each array shape under each degree and mix.
 
-    def _promising_starts(self) -> list[Boxes]:
-        """The best open box of each array shape under each degree and mix, the most promising last."""
+        Of the designs on their diagonals the best of each shape, and of each degree and mix, go on, the first few.
+        """
         order = np.argsort(self._cost, kind="stable")
         names = [p.name for p in self.problem.space.parameters]
         shape = self._open.low[order, names.index("array_shape")]
         plan = np.searchsorted(alternative_windows(self.problem)[:, 0], self._open.first[order], side="right")
         _, first = np.unique(np.stack([shape, plan], axis=1), axis=0, return_index=True)
-        return [self._open.take(order[[i]]) for i in np.sort(first)[::-1]]
+        found = self._best_on_diagonals(self._open.take(order[first]))
+        by_cost = np.argsort([each.cost for each in found], kind="stable")
+        apart = [np.unique(kind[first][by_cost], return_index=True)[1] for kind in (shape, plan)]
+        starts = by_cost[np.unique(np.concatenate(apart))][:STARTS]
+        self._compete(polished(self.problem, self.objective, [found[i] for i in starts]))
 
-    def _polish_next_starts(self) -> None:
-        """Polish the middle of a few more promising boxes: local searches from everywhere, a few in each round."""
-        if self._starts is None:
-            self._starts = self._promising_starts()
-        for _ in range(min(STARTS_PER_ROUND, len(self._starts))):
-            box = self._starts.pop()
-            found = best_of(self.problem, self.objective, (box.low + box.high) // 2, box.first, box.last)
-            if np.isfinite(found.cost):
-                found = polished(self.problem, self.objective, found)
-            if found.cost < self.incumbent.cost:
-                self.incumbent = found
+    def _best_on_diagonals(self, boxes: Boxes) -> list[Incumbent]:
+        """The best design on the diagonal of each box, at any alternative of its window."""
+        width = boxes.high - boxes.low
+        places = [boxes.low + np.floor(width * place).astype(np.int64) for place in DIAGONAL]
+        points = np.stack(places, axis=1).reshape(-1, width.shape[1])
+        first, last, owner = (
+            np.repeat(values, len(DIAGONAL)) for values in (boxes.first, boxes.last, np.arange(boxes.n_boxes))
+        )
+        return best_of_each(self.problem, self.objective, points, first, last, owner, boxes.n_boxes)
 
-    def _seek_incumbent(self, rows: IntArray) -> None:
-        """Judge points on the diagonals of boxes, then polish the best one and let it compete."""
-        boxes = self._open.take(rows)
-        if not boxes.n_boxes:
-            return
-        places = [boxes.low + np.floor((boxes.high - boxes.low) * place).astype(np.int64) for place in DIAGONAL]
-        window = [np.tile(values, len(DIAGONAL)) for values in (boxes.first, boxes.last)]
-        found = best_of(self.problem, self.objective, np.concatenate(places), *window)
-        if found.cost < self.incumbent.cost:
-            found = polished(self.problem, self.objective, found)
+    def _compete(self, found: Incumbent) -> None:
         if found.cost < self.incumbent.cost:
             self.incumbent = found
 
-
-def best_of(problem: Problem, objective: Objective, points: IntArray, first: IntArray, last: IntArray) -> Incumbent:
-    """The design with the least exact cost at any alternative of its window."""
-    costs, alternatives = alternative_costs(problem, points, first, last, (objective,))
-    row, column = np.unravel_index(np.argmin(costs[:, :, 0]), costs.shape[:2])
-    at = alternatives[row, min(int(column), alternatives.shape[1] - 1)]
-    return Incumbent(float(costs[row, column, 0]), np.array(points[row]), int(at))
-
-
-def polished(problem: Problem, objective: Objective, start: Incumbent) -> Incumbent:
-    """Exchange one parameter, or raise one and lower another, until nothing improves; then try other plans."""
-    whole = alternative_windows(problem)
-    best = start
-    for _ in range(MAX_POLISHES):
-        assert best.point is not None
-        own = whole[np.searchsorted(whole[:, 0], best.alternative, side="right") - 1]
-        close = np.clip(best.alternative + np.array([-NEAR_BATCHES, NEAR_BATCHES]), *own)
-        found = best
-        for around in (neighbours, wide_neighbours):
-            near = around(problem.space, best.point)
-            if not found.cost < best.cost:
-                found = best_of(problem, objective, near, *[np.full(len(near), end) for end in close])
-        if not found.cost < best.cost:
-            here = np.repeat(best.point[None, :], len(whole), axis=0)
-            found = best_of(problem, objective, here, whole[:, 0], whole[:, 1])
-        if not found.cost < best.cost:
-            return best
-        best = found
-    return best
+    def _seek_in_best(self, rows: IntArray) -> None:
+        """Judge points on the diagonals of boxes, then polish the best one if it leads."""
+        found = min(self._best_on_diagonals(self._open.take(rows)), key=lambda each: each.cost, default=Incumbent())
+        if found.cost < self.incumbent.cost:
+            self._compete(polished(self.problem, self.objective, [found]))
 
 
 def split_axis(problem: Problem, boxes: Boxes, axes: IntArray, pseudo_cost: FloatArray) -> IntArray:
@@ -314,46 +265,3 @@ def halves(boxes: Boxes, axis: IntArray) -> Boxes:
     left_high[rows, axis] = middle
     right_low[rows, axis] = middle + 1
     return join([dataclasses.replace(boxes, high=left_high), dataclasses.replace(boxes, low=right_low)])
-
-
-def neighbours(space: Space, point: IntArray) -> IntArray:
-    """
-    Return points near `point`: one parameter at any other value, or one raised and another lowered a step.
-
-    Returns
-    -------
-    array of shape (n_points, n_parameters)
-        All inside the space, `point` itself first.
-    """
-    sizes = space.sizes
-    points = [point]
-    for i, size in enumerate(sizes):
-        for value in range(size):
-            if value != point[i]:
-                points.append(_moved(point, {i: value}))
-    ordered = [i for i, p in enumerate(space.parameters) if p.ordered]
-    for i in ordered:
-        for j in ordered:
-            if i != j and point[i] + 1 < sizes[i] and point[j] > 0:
-                points.append(_moved(point, {i: point[i] + 1, j: point[j] - 1}))
-    return np.array(points)
-
-
-def wide_neighbours(space: Space, point: IntArray) -> IntArray:
-    """Points with another number of cores and another value of one parameter that trades against it."""
-    names = [p.name for p in space.parameters]
-    cores = names.index("n_cores")
-    points = [
-        _moved(point, {cores: n, names.index(name): value})
-        for name in TRADED_AGAINST_CORES
-        for value in range(space.sizes[names.index(name)])
-        for n in range(space.sizes[cores])
-    ]
-    return np.array(points)
-
-
-def _moved(point: IntArray, changes: dict[int, int]) -> IntArray:
-    moved = point.copy()
-    for axis, value in changes.items():
-        moved[axis] = value
-    return moved

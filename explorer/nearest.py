@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from explorer.exact import neighbours
+from explorer.local_search import neighbours
 from explorer.problem import Problem, judge_points
 from models.checks import FloatArray, IntArray
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from explorer.bounds import root_boxes
 from explorer.cover import CoverSearch, empty_archive
-from explorer.exact import BATCH_BOXES, ExactSearch, neighbours, shuffled
+from explorer.exact import BATCH_BOXES, ExactSearch, shuffled
+from explorer.local_search import neighbours
 from explorer.problem import Problem
 from models.checks import IntArray
 

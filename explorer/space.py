@@ -13,7 +13,7 @@ import yaml
 
 from explorer.document import StudyError
 from models.checks import FloatArray, IntArray, UnknownNameError, require_known
-from models.hardware.design import DesignBatch, MemoryKind, SecondTier, Stationarity, design_batch
+from models.hardware.design import DesignBatch, MemoryKind, SecondTier, Stationarity, checked_columns
 from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes, memory_kind, memory_table
 
 KIB, MIB = 1024.0, 1024.0**2
@@ -253,7 +253,8 @@ def designs_at(space: Space, points: IntArray, *, node_nm: float, tdp_w: float) 
     shape = column["array_shape"]
     kind, stacks = column["memory_kind"], column["memory_stacks"]
     rates = column["native_formats"]
-    return design_batch(
+    return checked_columns(
+        len(points),
         node_nm=node_nm,
         tdp_w=tdp_w,
         array_m=shape[:, 0],

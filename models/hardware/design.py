@@ -182,6 +182,19 @@ def require_equal_groups(designs: DesignBatch) -> DesignBatch:
     return designs
 
 
+def checked_columns(n_designs: int, **columns: ArrayLike) -> DesignBatch:
+    """
+    Return a batch of `n_designs` from columns that were checked before, as values of a design space are.
+
+    Those left out have their defaults. The columns may share memory with others and are not to be written to.
+    """
+    filled = {
+        name: np.broadcast_to(np.asarray(columns.get(name, declared.metadata["default"]), dtype=np.float64), n_designs)
+        for name, declared in DESIGN_FIELDS.items()
+    }
+    return DesignBatch(**filled)
+
+
 def reference_design() -> DesignBatch:
     """Return one plain design, a mid-size dot-product accelerator at 5 nm, for examples and tests."""
     return design_batch(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from explorer.bounds import root_boxes
-from explorer.exact import ExactSearch, halves, neighbours
+from explorer.exact import ExactSearch, halves
+from explorer.local_search import neighbours
 from explorer.objectives import Objective
 from explorer.problem import judge_points
 from explorer.space import read_space

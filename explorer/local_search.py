@@ -1,0 +1,198 @@
+"""Exchanges of parameters around designs: the incumbents that bounds are held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.bounds import alternative_costs, alternative_windows
+from explorer.objectives import Objective
+from explorer.problem import Problem
+from explorer.space import Space
+from models.checks import FloatArray, IntArray
+
+MAX_POLISHES = 60
+"""Exchanges after which a polish ends even if the last one still improved."""
+
+TRADED_AGAINST_CORES = ("array_shape", "arrays_per_core", "clock", "l2", "memory_kind", "memory_stacks")
+"""Parameters that a wide exchange varies together with the number of cores."""
+
+HALVED_EVERY = 2
+"""Exchanges of several starts after which the worse half of them ends."""
+
+NEAR_BATCHES = 1
+"""Steps of the batch to either side that an exchange of parameters also tries."""
+
+DIAGONAL = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Places on a box's diagonal at which an incumbent is sought."""
+
+
+@dataclass
+class Incumbent:
+    """Best feasible design met so far: its cost in the objective, its point, and the alternative it is judged at."""
+
+    cost: float = np.inf
+    point: IntArray | None = None
+    alternative: int = 0
+
+
+def best_of(problem: Problem, objective: Objective, points: IntArray, first: IntArray, last: IntArray) -> Incumbent:
+    """The design with the least exact cost at any alternative of its window."""
+    return best_of_each(problem, objective, points, first, last, np.zeros(len(points), dtype=np.int64), 1)[0]
+
+
+def best_of_each(
+    problem: Problem,
+    objective: Objective,
+    points: IntArray,
+    first: IntArray,
+    last: IntArray,
+    owner: IntArray,
+    n_owners: int,
+) -> list[Incumbent]:
+    """
+    The design with the least exact cost of each owner, all judged in one go.
+
+    Parameters
+    ----------
+    points : array of shape (n_points, n_parameters)
+    first, last : arrays of shape (n_points,)
+        Window of alternatives at which a point is judged.
+    owner : array of shape (n_points,)
+        Rising, below `n_owners`.
+    """
+    found = [Incumbent() for _ in range(n_owners)]
+    if not len(points):
+        return found
+    cost, alternative = _best_alternatives(problem, objective, points, first, last)
+    order = np.lexsort([cost, owner])
+    _, place = np.unique(owner[order], return_index=True)
+    for row in order[place]:
+        if np.isfinite(cost[row]):
+            found[owner[row]] = Incumbent(float(cost[row]), np.array(points[row]), int(alternative[row]))
+    return found
+
+
+def _best_alternatives(
+    problem: Problem, objective: Objective, points: IntArray, first: IntArray, last: IntArray
+) -> tuple[FloatArray, IntArray]:
+    """Least cost of each point over its window, and the alternative that has it, shape (n_points,) each."""
+    costs, alternatives = alternative_costs(problem, points, first, last, (objective,))
+    best = np.argmin(costs[:, :, 0], axis=1)
+    rows = np.arange(len(points))
+    return costs[rows, best, 0], alternatives[rows, np.minimum(best, alternatives.shape[1] - 1)]
+
+
+def polished(problem: Problem, objective: Objective, starts: list[Incumbent]) -> Incumbent:
+    """
+    Exchange one parameter of every start, or raise one and lower another, until none improves; the best that results.
+
+    A start that no exchange improves tries the wider ones, then every other plan. Starts that meet go on as one, and
+    now and then the worse half of them is given up.
+    """
+    best = min(starts, key=lambda each: each.cost, default=Incumbent())
+    active = [(each, 0) for each in starts if each.point is not None]
+    for done in range(1, MAX_POLISHES + 1):
+        if not active:
+            break
+        near = [(each, EXCHANGES[stage](problem.space, _point(each))) for each, stage in active if stage < LAST]
+        found = iter(_best_near(problem, objective, near))
+        settled = iter(_best_plans(problem, objective, [each for each, stage in active if stage == LAST]))
+        moved: dict[tuple[int, ...], tuple[Incumbent, int]] = {}
+        for each, stage in active:
+            new = next(found) if stage < LAST else next(settled)
+            after = (new, 0) if new.cost < each.cost else (each, stage + 1)
+            if after[1] <= LAST:
+                moved.setdefault((*_point(after[0]), after[0].alternative), after)
+            best = min(best, after[0], key=lambda one: one.cost)
+        active = sorted(moved.values(), key=lambda one: one[0].cost)
+        if done % HALVED_EVERY == 0:
+            active = active[: (len(active) + 1) // 2]
+    return best
+
+
+def _point(incumbent: Incumbent) -> IntArray:
+    assert incumbent.point is not None
+    return incumbent.point
+
+
+def _best_near(problem: Problem, objective: Objective, near: list[tuple[Incumbent, IntArray]]) -> list[Incumbent]:
+    """The best of the points near each incumbent, at batches near its own."""
+    if not near:
+        return []
+    whole = alternative_windows(problem)
+    at = np.array([each.alternative for each, _ in near])
+    own = whole[np.searchsorted(whole[:, 0], at, side="right") - 1]
+    close = np.clip(at[:, None] + np.array([-NEAR_BATCHES, NEAR_BATCHES]), own[:, :1], own[:, 1:])
+    owner = np.repeat(np.arange(len(near)), [len(points) for _, points in near])
+    points = np.concatenate([points for _, points in near])
+    first, last = close[owner].T
+    return best_of_each(problem, objective, points, first, last, owner, len(near))
+
+
+def _best_plans(problem: Problem, objective: Objective, settled: list[Incumbent]) -> list[Incumbent]:
+    """Each incumbent's design at the best alternative of any plan."""
+    whole = alternative_windows(problem)
+    owner = np.repeat(np.arange(len(settled)), len(whole))
+    points = np.array([_point(each) for each in settled])[owner] if settled else np.zeros((0, 0), dtype=np.int64)
+    windows = np.tile(whole, (len(settled), 1))
+    return best_of_each(problem, objective, points, windows[:, 0], windows[:, 1], owner, len(settled))
+
+
+def neighbours(space: Space, point: IntArray) -> IntArray:
+    """
+    Return points near `point`: one parameter at any other value, or one raised and another lowered a step.
+
+    Returns
+    -------
+    array of shape (n_points, n_parameters)
+        All inside the space, `point` itself first.
+    """
+    return np.concatenate([single_exchanges(space, point), paired_exchanges(space, point)[1:]])
+
+
+def single_exchanges(space: Space, point: IntArray) -> IntArray:
+    """`point`, and those with one parameter at another value."""
+    others = [
+        _moved(point, {i: value}) for i, size in enumerate(space.sizes) for value in range(size) if value != point[i]
+    ]
+    return np.array([point, *others])
+
+
+def paired_exchanges(space: Space, point: IntArray) -> IntArray:
+    """`point`, and those with one ordered parameter raised a step and another lowered."""
+    sizes, ordered = space.sizes, [i for i, p in enumerate(space.parameters) if p.ordered]
+    pairs = [
+        _moved(point, {i: point[i] + 1, j: point[j] - 1})
+        for i in ordered
+        for j in ordered
+        if i != j and point[i] + 1 < sizes[i] and point[j] > 0
+    ]
+    return np.array([point, *pairs])
+
+
+def wide_neighbours(space: Space, point: IntArray) -> IntArray:
+    """Points with another number of cores and another value of one parameter that trades against it."""
+    names = [p.name for p in space.parameters]
+    cores = names.index("n_cores")
+    points = [
+        _moved(point, {cores: n, names.index(name): value})
+        for name in TRADED_AGAINST_CORES
+        for value in range(space.sizes[names.index(name)])
+        for n in range(space.sizes[cores])
+    ]
+    return np.array(points)
+
+
+def _moved(point: IntArray, changes: dict[int, int]) -> IntArray:
+    moved = point.copy()
+    for axis, value in changes.items():
+        moved[axis] = value
+    return moved
+
+
+EXCHANGES = (single_exchanges, paired_exchanges, wide_neighbours)
+"""What a polish tries one after the other."""
+
+LAST = len(EXCHANGES)
