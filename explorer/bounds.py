@@ -269,6 +269,16 @@ def bound_boxes(
     A point box gives the exact values of its design at its best alternative of the window. Alternatives whose
     bound in the first objective reaches `threshold` are left out of the returned windows.
     """
+    parts = _shared(problem, _bound_boxes, (boxes,), (objectives, threshold))
+    return BoxBounds(*[np.concatenate([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(BoxBounds)])
+
+
+def _shared(problem: Problem, work: Callable[..., Any], rows: tuple[Any, ...], args: tuple[Any, ...] = ()) -> list[Any]:
+    """`work(problem, *rows, *args)` in parts of rows that the processes of a team do side by side, or in one."""
+    return problem.team[0].shared(problem, work, rows, args) if problem.team else [work(problem, *rows, *args)]
+
+
+def _bound_boxes(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], threshold: float) -> BoxBounds:
     if boxes.kept.shape[1] and boxes.n_boxes:
         return _bound_mixture(problem, boxes, objectives, threshold)
     cost = np.full((boxes.n_boxes, len(objectives)), np.inf)
@@ -342,8 +352,15 @@ def alternative_costs(
         Alternatives beyond a shorter window repeat its last.
     """
     width = int((last - first).max()) + 1
-    boxes = point_boxes(points, first, last)
-    costs, _, wanted = _window_costs(problem, boxes, width, objectives, 0.0)
+    parts = _shared(problem, _point_costs, (points, first, last), (width, objectives))
+    cost, alternative = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return cost, alternative
+
+
+def _point_costs(
+    problem: Problem, points: IntArray, first: IntArray, last: IntArray, width: int, objectives: tuple[Objective, ...]
+) -> tuple[FloatArray, IntArray]:
+    costs, _, wanted = _window_costs(problem, point_boxes(points, first, last), width, objectives, 0.0)
     return costs, np.zeros((len(points), 1), dtype=np.int64) if wanted is None else wanted
 
 
@@ -458,8 +475,10 @@ def tighten(problem: Problem, boxes: Boxes) -> Boxes:
     With all other parameters at their lowest, area rises along each axis, so everything beyond the cut is over
     budget whatever the rest is. Boxes whose lowest corner is over budget are left out.
     """
-    if not boxes.n_boxes:
-        return boxes
+    return join(_shared(problem, _tighten, (boxes,))) if boxes.n_boxes else boxes
+
+
+def _tighten(problem: Problem, boxes: Boxes) -> Boxes:
     limit = problem.document.budget.area * (1.0 + SLACK)
     boxes = boxes.take(_area_mm2(problem, boxes, boxes.low) <= limit)
     high = boxes.high.copy()
@@ -498,6 +517,10 @@ def budget_spans(problem: Problem, boxes: Boxes, axes: IntArray) -> FloatArray:
     array of shape (n_boxes, n_axes)
         Share of the area budget plus share of the power cap. [1]
     """
+    return np.concatenate(_shared(problem, _budget_spans, (boxes,), (axes,)))
+
+
+def _budget_spans(problem: Problem, boxes: Boxes, axes: IntArray) -> FloatArray:
     base = _budget_shares(problem, boxes.low)
     spans = np.empty((boxes.n_boxes, len(axes)))
     for column, axis in enumerate(axes):

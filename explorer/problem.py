@@ -54,6 +54,10 @@ class Problem:
     """Percentiles of designs at operating points that were replayed before."""
     warm_points: IntArray | None = None
     """Designs of past studies, which are the first trials, shape (n_warm, n_parameters)."""
+    team: list[Any] = field(default_factory=list)
+    """The team of processes that bounds boxes of this study, where there is one (`explorer.team`)."""
+    only: int | None = None
+    """Position of the scenario that this is the problem of, where the study has others."""
     lookup: Callable[[Sequence[Mapping[str, Any]]], Mapping[int, Mapping[str, Any]]] | None = None
     """Finds records of equal judgements by the free parameters of designs."""
 
@@ -74,7 +78,7 @@ class Judgement:
     chosen: tuple[IntArray, ...]
 
 
-def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
+def prepare(document: StudyDocument, inputs: Inputs = None, team: list[Any] | None = None) -> Problem:
     """
     Return the problem of a study.
 
@@ -83,6 +87,8 @@ def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
     document : StudyDocument
     inputs : Path or Uploads, optional
         Where files and networks named by the study lie; without it only what is shipped is known.
+    team : list, optional
+        With the team of processes that helps, see `explorer.team`.
 
     Raises
     ------
@@ -124,6 +130,7 @@ def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
         technology=document.technology.technology,
         inputs=inputs,
         inputs_read=inputs_of(document.model_dump(mode="json", include={"workload", "robustness"}), inputs),
+        team=[] if team is None else team,
     )
     if all(each.metric != REGRET for each in problem.objectives):
         return problem

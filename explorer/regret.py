@@ -47,4 +47,5 @@ def alone(problem: Problem, index: int) -> Problem:
         objectives=(RATE,),
         mixture=Mixture(np.ones(1), np.ones(1)),
         proofs=[],
+        only=index,
     )

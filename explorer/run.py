@@ -8,15 +8,18 @@ from typing import Any
 
 from explorer.document import StudyError
 from explorer.inputs import Inputs, with_named_workload
+from explorer.problem import Problem
 from explorer.records import TrialRecord
 from explorer.report import final_document
+from explorer.samplers import AUTO, EXACT
 from explorer.study import is_finished, n_chunks, n_trials, prepare, read_study, run_chunk, timeout_s
+from explorer.team import team
 
 Report = Callable[[int, int], None]
 """Told how many trials are done, of how many."""
 
 
-def explore_study(document: Any, inputs: Inputs, report: Report) -> dict[str, Any]:
+def explore_study(document: Any, inputs: Inputs, report: Report, processes: int = 1) -> dict[str, Any]:
     """
     Return the result document of a study.
 
@@ -28,9 +31,18 @@ def explore_study(document: Any, inputs: Inputs, report: Report) -> dict[str, An
         Where files and networks named by the study lie.
     report : callable
         Told the progress after every chunk.
+    processes : int
+        That bound boxes side by side where the search is exact; the answer does not depend on it.
     """
     started = time.perf_counter()
-    problem = prepare(read_study(with_named_workload(document, inputs)), inputs)
+    study = read_study(with_named_workload(document, inputs))
+    with team(study, inputs, processes if study.search.sampler in (AUTO, EXACT) else 1) as others:
+        result = _searched(prepare(study, inputs, others), report, started)
+    result["wall_s"] = time.perf_counter() - started
+    return result
+
+
+def _searched(problem: Problem, report: Report, started: float) -> dict[str, Any]:
     if problem.document.search.warm_start:
         detail = "needs the history of a server: send the study to one, or leave it out"
         raise StudyError([{"pointer": "/search/warm_start", "detail": detail}])
@@ -41,6 +53,4 @@ def explore_study(document: Any, inputs: Inputs, report: Report) -> dict[str, An
             break
         records += run_chunk(problem, records, chunk)
         report(len(records), n_trials(problem))
-    result = final_document(problem, records)
-    result["wall_s"] = time.perf_counter() - started
-    return result
+    return final_document(problem, records)

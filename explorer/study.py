@@ -76,7 +76,7 @@ def read_study(document: Any) -> StudyDocument:
     return study
 
 
-def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
+def prepare(document: StudyDocument, inputs: Inputs = None, team: list[Any] | None = None) -> Problem:
     """
     Return the problem of a study; see `explorer.problem.prepare`.
 
@@ -86,7 +86,7 @@ def prepare(document: StudyDocument, inputs: Inputs = None) -> Problem:
         If a field is at fault, the exact sampler is asked for an objective that cannot be bounded, or the search
         would be more work than one may be.
     """
-    problem = prepare_problem(document, inputs)
+    problem = prepare_problem(document, inputs, team)
     sampler = sampler_of(problem)
     if sampler == EXACT:
         require_boundable(problem.objectives)

@@ -109,9 +109,5 @@ def evaluate(
     used = technology or default_technology()
     chips = chip_figures(cost, used)
     access = chips.access
-    highest = access.static_w
     figures = _figures(chips, cost, used)
-    return [
-        _EVALUATIONS[type(each)](each, performance, access, highest, figures, tables, alternatives)
-        for each in scenarios
-    ]
+    return [_EVALUATIONS[type(each)](each, performance, access, figures, tables, alternatives) for each in scenarios]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,6 +59,9 @@ def explore(
     ] = None,
     target_gap: Annotated[float | None, typer.Option(help="Gap at which a proof may stop, a fraction.")] = None,
     timeout_s: Annotated[float | None, typer.Option(help="Search time in seconds.")] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, max=64, envvar="CHIPFIT_PROCESSES", help="Processes that share a proof.")
+    ] = min(2, os.cpu_count() or 1),
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -74,7 +78,7 @@ def explore(
         }  # fmt: skip
         _override_search(document, {name: value for name, value in stated.items() if value is not None})
         with _progress(not as_json) as report:
-            result = explore_study(document, study.parent, report)
+            result = explore_study(document, study.parent, report, processes)
         if out is not None:
             _write_result(out, result)
         print_json(result) if as_json else print_result(result)

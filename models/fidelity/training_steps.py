@@ -105,7 +105,7 @@ def _step_s(
     linked = replace(design, scale_out_bytes_per_s=float(system["scale_out_bytes_per_s"]))
     activity, access = run_step(work.program, linked, FactorTables()), energy_per_access(linked)
     busy = replaced(activity, time_s=activity.time_s * (1.0 + work.idle_ratio))
-    step = settle(busy, access, linked.tdp_w, access.static_w)
+    step = settle(busy, access, linked.tdp_w)
     multiplied_s = 2.0 * sum(float(macs[0, 0]) for macs in activity.macs.values()) / float(peak_flop_per_s(linked)[0])
     moved_s = float(activity.dram_bytes[0, 0] / linked.memory_bandwidth_bytes_per_s[0])
     return float(step.time_s[0, 0]), max(multiplied_s, moved_s)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from models.checks import FloatArray
 from models.hardware.energy import EnergyPerAccess
 from models.hardware.power import sustained_slowdown, switching_energy_ratio
@@ -47,19 +45,12 @@ def dynamic_energy_j(activity: StepActivity, access: EnergyPerAccess) -> FloatAr
     return energy
 
 
-def settle(
-    activity: StepActivity,
-    access: EnergyPerAccess,
-    tdp_w: FloatArray,
-    highest_static_w: FloatArray,
-) -> SettledStep:
+def settle(activity: StepActivity, access: EnergyPerAccess, tdp_w: FloatArray) -> SettledStep:
     """
     Return the step at the clock it settles to under the cap.
 
     The clock falls with the power of the work really issued; voltage follows, so switching energy falls with the
-    square of the slowdown. Two-batch contract: time takes the static power of the cost batch (`access.static_w`),
-    the saving takes that of the performance batch (`highest_static_w`), so that a box's lower cost corner and
-    upper performance corner bound both from below.
+    square of the slowdown. Time and energy rise with the static power, so that of the cost batch bounds both.
 
     Parameters
     ----------
@@ -67,14 +58,11 @@ def settle(
         At the highest clock.
     access : EnergyPerAccess
         Of the cost batch.
-    tdp_w, highest_static_w : arrays of shape (n_designs,)
-        Cap and static power of the performance batch. [W]
+    tdp_w : array of shape (n_designs,)
+        Cap. [W]
     """
     dynamic_j = dynamic_energy_j(activity, access)
     slowdown = sustained_slowdown(dynamic_j, activity.time_s, access.static_w[:, None], tdp_w[:, None])
     time_s = activity.time_s * slowdown
-    saving = slowdown
-    if highest_static_w is not access.static_w and np.any(highest_static_w != access.static_w):
-        saving = sustained_slowdown(dynamic_j, activity.time_s, highest_static_w[:, None], tdp_w[:, None])
-    energy_j = dynamic_j * switching_energy_ratio(saving) + access.static_w[:, None] * time_s
+    energy_j = dynamic_j * switching_energy_ratio(slowdown) + access.static_w[:, None] * time_s
     return SettledStep(time_s, energy_j, slowdown)

@@ -168,7 +168,7 @@ def _settled_s(
     deep, n_layers = plan.pipeline_parallel > 1, operation.network.n_layers
     parts = pass_parts(program, handover, n_layers, designs, tables, None, deep=deep)
     activity = stage_activity(parts, np.full((1, 1), plan.pipeline_parallel), np.full((1, 1), plan.stage_chips))
-    return plan.pipeline_parallel * settle(activity, access, designs.tdp_w, access.static_w).time_s
+    return plan.pipeline_parallel * settle(activity, access, designs.tdp_w).time_s
 
 
 def _drafted_s(
@@ -188,7 +188,7 @@ def _drafted_s(
     )  # fmt: skip
     if program is None or operation.speculation is None:
         return 0.0
-    settled = settle(run_step(program, designs, tables), access, designs.tdp_w, access.static_w)
+    settled = settle(run_step(program, designs, tables), access, designs.tdp_w)
     return operation.speculation.draft_tokens * plan.pipeline_parallel * settled.time_s
 
 

@@ -98,7 +98,7 @@ def pass_time(
     program = _program(engines, load)
     index = np.arange(load.tokens.size).reshape(shape)
     activity = run_step(program, engines.designs, tables, alternatives=index, keep_terms=True)
-    settled = settle(activity, access or energy_per_access(engines.designs), engines.designs.tdp_w, _static_w(engines))
+    settled = settle(activity, access or energy_per_access(engines.designs), engines.designs.tdp_w)
     stages = engines.pipeline_parallel[:, None]
     edge_s = sum((t.time_s for name, t in activity.terms.items() if _is_edge(name)), np.zeros(shape))
     last_s = (activity.time_s - edge_s) / stages + edge_s
@@ -124,10 +124,6 @@ def _program(engines: Engines, load: StepLoad) -> StepProgram:
 
 def _flat(load: StepLoad) -> StepLoad:
     return StepLoad(*(np.asarray(getattr(load, name)).ravel() for name in load.__dataclass_fields__))
-
-
-def _static_w(engines: Engines) -> FloatArray:
-    return energy_per_access(engines.designs).static_w
 
 
 def _is_edge(term_name: str) -> bool:

@@ -25,12 +25,11 @@ class Site:
 
     performance: DesignBatch
     access: EnergyPerAccess
-    highest_static_w: FloatArray
     tables: FactorTables
 
     def settled(self, activity: StepActivity) -> SettledStep:
         """Activity at the clock that the power cap leaves."""
-        return settle(activity, self.access, self.performance.tdp_w, self.highest_static_w)
+        return settle(activity, self.access, self.performance.tdp_w)
 
     def parts(
         self,

@@ -217,7 +217,6 @@ def steady_state(
     compiled: CompiledServing,
     performance: DesignBatch,
     access: EnergyPerAccess,
-    highest_static_w: FloatArray,
     figures: Figures,
     tables: FactorTables,
     alternatives: IntArray | None = None,
@@ -239,8 +238,6 @@ def steady_state(
         Of n_designs designs, from which times follow.
     access : EnergyPerAccess
         Of the cost batch, from which energies follow.
-    highest_static_w : array of shape (n_designs,)
-        Static power of the performance batch. [W]
     figures : Figures
         Area, power and cost of the cost batch.
     tables : FactorTables
@@ -258,7 +255,7 @@ def steady_state(
     if alternatives is not None:
         choices, options, whole = choices.take(alternatives), options.take(alternatives), whole[alternatives]
     pipelines = shallowest_pipelines(options, performance, choices.batch)
-    site = Site(performance, access, highest_static_w, tables)
+    site = Site(performance, access, tables)
     step = _settled_step(compiled, pipelines, site, alternatives)
     prompt = _settled_prompts(compiled, whole, pipelines, site)
     work = Work(scenario, choices.batch, choices.attention_data_parallel.astype(np.float64), pipelines, step, prompt)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from models.checks import FloatArray, IntArray
+from models.checks import IntArray
 from models.evaluation import Figures, ScenarioEvaluation
 from models.hardware.design import DesignBatch
 from models.hardware.energy import EnergyPerAccess
@@ -45,7 +45,6 @@ def fixed_work(
     compiled: CompiledWork,
     performance: DesignBatch,
     access: EnergyPerAccess,
-    highest_static_w: FloatArray,
     figures: Figures,
     tables: FactorTables,
     alternatives: IntArray | None = None,
@@ -64,8 +63,6 @@ def fixed_work(
         Of n_designs designs, from which times follow.
     access : EnergyPerAccess
         Of the cost batch, from which energies follow.
-    highest_static_w : array of shape (n_designs,)
-        Static power of the performance batch. [W]
     figures : Figures
         Area, power and cost of the cost batch.
     tables : FactorTables
@@ -83,7 +80,7 @@ def fixed_work(
         idle, memory = idle[alternatives], memory[alternatives]
         choices = {name: values[alternatives] for name, values in choices.items()}
     busy = run_step(compiled.program, performance, tables, alternatives=alternatives)
-    step = settle(replace(busy, time_s=busy.time_s * (1.0 + idle)), access, performance.tdp_w, highest_static_w)
+    step = settle(replace(busy, time_s=busy.time_s * (1.0 + idle)), access, performance.tdp_w)
     system = compiled.system
     return ScenarioEvaluation(
         kind=compiled.kind,

@@ -75,9 +75,9 @@ def test_moving_less_never_costs_more():
     _, phases, _ = at_operating_points(WORKS["experts over nodes"])
     access = chip_figures(DESIGNS).access
     busy = _sum_of(phases[0].operators, (DESIGNS.n_designs, 1))
-    before = settle(busy, access, DESIGNS.tdp_w, access.static_w)
+    before = settle(busy, access, DESIGNS.tdp_w)
     for name in ("dram_bytes", "l2_bytes", "link_bytes", "vector_ops", "time_s"):
-        after = settle(changed(busy, **{name: 0.5 * getattr(busy, name)}), access, DESIGNS.tdp_w, access.static_w)
+        after = settle(changed(busy, **{name: 0.5 * getattr(busy, name)}), access, DESIGNS.tdp_w)
         assert (after.energy_j <= before.energy_j * (1 + 1e-12)).all()
         if name == "time_s":
             assert (after.time_s <= before.time_s * (1 + 1e-12)).all()

@@ -26,7 +26,7 @@ def activity(time_s=1e-3, **changes):
 def settled(performance, cost, program):
     access = energy_per_access(cost)
     found = run_step(program, performance, FactorTables())
-    return settle(found, access, performance.tdp_w, energy_per_access(performance).static_w)
+    return settle(found, access, performance.tdp_w)
 
 
 def test_energy_is_the_sum_of_activity_times_energy_per_unit():
@@ -46,7 +46,7 @@ def test_energy_is_the_sum_of_activity_times_energy_per_unit():
 def test_an_idle_step_costs_static_power_alone_and_keeps_its_clock():
     design = reference_design()
     access = energy_per_access(design)
-    found = settle(activity(2e-3), access, design.tdp_w, access.static_w)
+    found = settle(activity(2e-3), access, design.tdp_w)
     np.testing.assert_allclose(found.energy_j, 2e-3 * access.static_w[0])
     np.testing.assert_allclose(found.slowdown, 1.0)
 
