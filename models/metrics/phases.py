@@ -156,7 +156,7 @@ class _Frame:
         busy = _sum_of(operators, shape)
         busy_s = busy.time_s + waiting_s
         whole = dataclasses.replace(busy, time_s=busy_s * (1.0 + idle_ratio))
-        settled = settle(whole, self.access, self.designs.tdp_w, self.access.static_w)
+        settled = settle(whole, self.access, self.designs.tdp_w)
         return Phase(
             name, tuple(operators), np.broadcast_to(whole.time_s - busy.time_s, shape),
             np.broadcast_to(runs_per_unit, shape), np.broadcast_to(n_chips, shape), settled, calibration,
