@@ -440,6 +440,9 @@ class SearchDocument(_Strict):
     certify: bool = Field(False, description="prove how far the result is from the best of the space")
     target_gap: float = Field(0.01, ge=0, lt=1, description="relative gap at which a proof ends [1]")
     timeout: Duration = Field(60.0, description="search time after which a study ends with what it has")
+    shards: int = Field(
+        1, ge=1, le=64, description="parts of a proof that workers share, each with the whole search time; 1: no parts"
+    )
     stall_trials: int | None = Field(
         None, ge=1, le=100_000,
         description="trials without a better design or larger hypervolume after which a sampler ends (no proof does)",

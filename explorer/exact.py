@@ -53,6 +53,8 @@ class ExactSearch:
     boxes_bounded: int = 0
     rounds: int = 0
     complete: bool = False
+    roots: Boxes | None = None
+    """Boxes searched; those that cover the space where none are given."""
 
     def __post_init__(self) -> None:
         space = self.problem.space
@@ -60,7 +62,7 @@ class ExactSearch:
         self._formats = [p.name for p in space.parameters].index("native_formats")
         self._pseudo_cost = np.ones(len(space.parameters))
         self._closed_bound = np.inf
-        self._roots = shuffled(root_boxes(self.problem))
+        self._roots = shuffled(root_boxes(self.problem)) if self.roots is None else self.roots
         self._open, self._cost = self._roots.take(np.zeros(0, dtype=np.int64)), np.zeros(0)
         self._split_rounds = 0
 

@@ -31,8 +31,8 @@ class Problem:
     """
     Everything that judging a design needs.
 
-    `tables` fills up as designs are judged, `proofs` keeps the exact search between chunks, `replays` percentiles;
-    all three only save work.
+    `tables` fills up as designs are judged, `proofs` keeps the exact search between chunks, `outcomes` what shards of
+    it have proven, `replays` percentiles; all four only save work.
     """
 
     document: StudyDocument
@@ -46,6 +46,7 @@ class Problem:
     technology: Technology = field(default_factory=default_technology)
     """Shipped values with the study's overlay before them."""
     proofs: list[object] = field(default_factory=list)
+    outcomes: list[Mapping[str, Any]] = field(default_factory=list)
     inputs: Inputs = None
     """Where what the study names lies."""
     inputs_read: list[dict[str, Any]] = field(default_factory=list)

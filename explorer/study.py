@@ -33,6 +33,7 @@ from explorer.samplers import (
     seen_points,
     unseen,
 )
+from explorer.shards import MergedProof, merged_proof, require_a_trial_for_each_shard, shards_of
 from explorer.space import point_of
 from explorer.stall import is_stalled
 from explorer.warm_start import judged_records
@@ -91,6 +92,7 @@ def prepare(document: StudyDocument, inputs: Inputs = None, team: list[Any] | No
     if sampler == EXACT:
         require_boundable(problem.objectives)
         require_few_roots(problem)
+        require_a_trial_for_each_shard(problem)
     if sampler == EXHAUSTIVE:
         require_enumerable(problem)
     return problem
@@ -112,7 +114,7 @@ def sampler_of(problem: Problem) -> str:
 def n_chunks(problem: Problem) -> int:
     """Chunks that the study's trials make at most."""
     if sampler_of(problem) == EXACT:
-        return n_trials(problem)
+        return n_shards(problem) or n_trials(problem)
     warm = min(_n_warm(problem), n_trials(problem))
     return math.ceil(warm / CHUNK_TRIALS) + math.ceil((n_trials(problem) - warm) / CHUNK_TRIALS)
 
@@ -127,8 +129,13 @@ def judges_freely(problem: Problem) -> bool:
 
 
 def timeout_s(problem: Problem) -> float:
-    """Search time after which a study ends with what it has [s]."""
-    return float(problem.document.search.timeout)
+    """Search time after which a study ends with what it has, that of every shard of a sharded proof together [s]."""
+    return float(problem.document.search.timeout) * max(1, n_shards(problem))
+
+
+def n_shards(problem: Problem) -> int:
+    """Shards that workers may share, one for each chunk; 0 where the study is not sharded."""
+    return len(shards_of(problem)) if sampler_of(problem) == EXACT else 0
 
 
 def run_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int) -> list[TrialRecord]:
@@ -175,8 +182,13 @@ def _asked_records(
 
 def _run_exact_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int, left: int) -> list[TrialRecord]:
     """Advance the proof by a chunk and judge the designs it points at."""
-    proof = proof_after(problem, chunk + 1)
-    limit = min(left, FIRST_PROPOSALS + _n_warm(problem) if chunk == 0 else PROPOSALS_PER_CHUNK)
+    shards = n_shards(problem)
+    if shards and chunk >= shards:
+        return []
+    proof = merged_proof(problem, chunk + 1) if shards else proof_after(problem, chunk + 1)
+    kept_for_later = max(0, shards - chunk - 1)
+    wanted = FIRST_PROPOSALS + _n_warm(problem) if chunk == 0 else PROPOSALS_PER_CHUNK
+    limit = min(left - kept_for_later, wanted)
     if proof.complete:
         limit = min(left, max(limit, MAX_FINAL_PROPOSALS))
     points, alternatives = _proposals(problem, past, proof, limit, chunk)
@@ -187,7 +199,7 @@ def _run_exact_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int, 
 
 
 def _proposals(
-    problem: Problem, past: Sequence[TrialRecord], proof: Proof, limit: int, chunk: int
+    problem: Problem, past: Sequence[TrialRecord], proof: Proof | MergedProof, limit: int, chunk: int
 ) -> tuple[IntArray, IntArray]:
     """
     New designs worth a trial: incumbents first, then (to begin with, or to fill up) promising ones.
@@ -229,7 +241,9 @@ def _operated(problem: Problem, past: Sequence[TrialRecord]) -> set[tuple[tuple[
     }
 
 
-def _further(problem: Problem, proof: Proof, seen: set[tuple[int, ...]], chunk: int) -> tuple[IntArray, int]:
+def _further(
+    problem: Problem, proof: Proof | MergedProof, seen: set[tuple[int, ...]], chunk: int
+) -> tuple[IntArray, int]:
     """One more new design, so that every chunk has a trial that carries its certificate."""
     for point, alternative in proof.fillers():
         if tuple(point) not in seen:

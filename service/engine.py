@@ -49,7 +49,8 @@ class StudyEngine:
     `run_chunk(problem, past, chunk)` returns the same records for the same past and chunk; `timeout_s(problem)` is
     the search time after which a study ends with what it has; `evaluation_identity` is the same for evaluations that
     give the same answer, and None for requests at fault; a study that `judges_freely` leaves records that serve equal
-    ones; `study_error` carries `errors`, a list of
+    ones; `run_shard` does the heavy part of one chunk of a study that has `n_shards`, of which the chunk is made once
+    the problem comes `with_outcomes` of the shards up to it; `study_error` carries `errors`, a list of
     {pointer, detail}.
     """
 
@@ -68,6 +69,9 @@ class StudyEngine:
     evaluation_identity: Callable[[Document, Uploads], str | None]
     workload_hash: Callable[[Any], str]
     judges_freely: Callable[[Any], bool]
+    n_shards: Callable[[Any], int]
+    run_shard: Callable[[Any, int, Callable[[], bool]], Mapping[str, Any] | None]
+    with_outcomes: Callable[[Any, Sequence[Mapping[str, Any]]], Any]
     with_history: Callable[[Any, Lookup], Any]
     similarity_fraction: Callable[[Any, Any], float]
     warm_designs: Callable[[Any, list[Document]], tuple[list[Document], dict[int, str]]]

@@ -14,6 +14,7 @@ from explorer.known_work import KnownWork
 from explorer.records import record_from_json
 from explorer.reevaluation import evaluate_designs, evaluation_identity
 from explorer.report import final_document, result_document
+from explorer.shards import run_shard, with_outcomes
 from explorer.space import read_space
 from explorer.warm_start import similarity_fraction, warm_designs, with_history, with_warm_start
 from explorer.what_if import what_if
@@ -23,7 +24,7 @@ from service.engine import Extent, StudyEngine
 
 def _extent(document: StudyDocument) -> Extent:
     search = document.search
-    return Extent(search.trials, search.timeout, float(read_space(document.space).n_designs))
+    return Extent(search.trials, search.timeout * search.shards, float(read_space(document.space).n_designs))
 
 
 def real_engine() -> StudyEngine:
@@ -45,6 +46,9 @@ def real_engine() -> StudyEngine:
         evaluation_identity=evaluation_identity,
         workload_hash=lambda problem: workload_hash(problem.document, problem.inputs),
         judges_freely=study.judges_freely,
+        n_shards=study.n_shards,
+        run_shard=run_shard,
+        with_outcomes=with_outcomes,
         with_history=with_history,
         similarity_fraction=similarity_fraction,
         warm_designs=warm_designs,

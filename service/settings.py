@@ -44,6 +44,7 @@ class Settings(BaseSettings):
     run_studies: bool = Field(True, description="Run studies in this process, beside HTTP")
     study_concurrency: int = Field(1, ge=1, description="Studies that this process runs at the same time")
     cell_concurrency: int = Field(1, ge=1, description="Cells of sweeps and runs of schedules it runs beside them")
+    shard_concurrency: int = Field(1, ge=1, description="Shards of proofs that this process runs beside them")
     max_running_studies: int | None = Field(None, ge=1, description="Studies that all processes together run")
     max_running_cells: int | None = Field(None, ge=1, description="Cells and runs that all processes together run")
     max_sweep_cells: int = Field(1000, ge=1, description="Most cells of one sweep")

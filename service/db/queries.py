@@ -22,6 +22,7 @@ from service.db.rows import (
     newest_first,
 )
 from service.db.session import clock_s
+from service.db.shards import drop_outcomes
 from service.db.tables import EvaluationAnswer, Study, StudyEvent, StudyInput, design_records, designs
 
 Document = dict[str, Any]
@@ -154,6 +155,7 @@ def delete_study(session: Session, study_id: str, is_wanted: VersionCheck = any_
         session.execute(sa.delete(table).where(table.c.study_id == study_id))
     session.execute(sa.delete(StudyEvent).where(StudyEvent.study_id == study_id))
     session.execute(sa.delete(StudyInput).where(StudyInput.study_id == study_id))
+    drop_outcomes(session, study_id)
     session.execute(sa.delete(Study).where(Study.id == study_id))
 
 
@@ -194,6 +196,12 @@ def begin_attempt(
         study.version += 1
         add_event(session, study, f"running-{attempt}", "state")
     return study.chunks_done
+
+
+def is_running(session: Session, study_id: str, attempt: int) -> bool:
+    """Whether an attempt is the present one of its study and runs."""
+    query = sa.select(Study.id).where(Study.id == study_id, Study.attempt == attempt, Study.state == "running")
+    return session.scalar(query) is not None
 
 
 def record_chunk(

@@ -148,6 +148,16 @@ class StudyInput(Table):
     input_id: Mapped[str] = mapped_column(sa.String(40), primary_key=True, index=True)
 
 
+class ShardOutcome(Table):
+    """What one shard of a study's proof has found, or the error it ended with."""
+
+    __tablename__ = "shard_outcomes"
+
+    study_id: Mapped[str] = mapped_column(sa.ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True)
+    shard: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    outcome: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+
+
 class Sweep(Table):
     """A grid of studies: what is varied, and when it was asked for."""
 

@@ -22,8 +22,12 @@ from service.settings import Settings
 
 LOG = structlog.get_logger("chipfit.jobs")
 
-QUEUES = ("studies", "sweeps")
-"""Studies that people wait for, and those of sweeps and schedules; a process takes from both at once."""
+SHARDS = "shards"
+QUEUES = ("studies", "sweeps", SHARDS)
+"""Studies that people wait for, those of sweeps and schedules, shards of proofs; a process takes from all at once."""
+
+WORKFLOWS = ["run_study", "run_shard"]
+"""What executors run, and take over from those that died."""
 
 APPLICATION_VERSION = "1"
 """Version of the workflow's steps. A change that old checkpoints cannot replay needs a new one and a migration."""
@@ -104,6 +108,7 @@ class JobExecutor:
         limits = {
             "studies": (self.settings.study_concurrency, self.settings.max_running_studies),
             "sweeps": (self.settings.cell_concurrency, self.settings.max_running_cells),
+            SHARDS: (self.settings.shard_concurrency, None),
         }
         for name, (own, of_all) in limits.items():
             DBOS.register_queue(name, worker_concurrency=own, global_concurrency=of_all, polling_interval_sec=0.1)
@@ -123,10 +128,21 @@ class JobExecutor:
         )
 
     def _register_workflow(self) -> Any:
-        """Register the study workflow with its three steps; each step is idempotent and answers in plain data."""
+        """Register the workflows with their steps; each step is idempotent and answers in plain data."""
         begin = DBOS.step(name="begin")(self._counted(self.runner.begin))
         run_chunk = DBOS.step(name="run_chunk")(self._counted(self.runner.run_chunk))
         finish = DBOS.step(name="finish")(self._counted(self.runner.finish))
+        shard_step = DBOS.step(name="shard")(self._counted(self.runner.run_shard))
+
+        def run_shard(study_id: str, attempt: int, shard: int) -> str:
+            workflow_id = _shard_id(study_id, attempt, shard)
+            self.running.add(workflow_id)
+            try:
+                return str(shard_step(study_id, attempt, shard)["state"])
+            finally:
+                self.running.discard(workflow_id)
+
+        shard_workflow = DBOS.workflow(name="run_shard", max_recovery_attempts=None)(run_shard)
 
         def run_study(study_id: str, attempt: int) -> str:
             workflow_id = _workflow_id(study_id, attempt)
@@ -134,6 +150,9 @@ class JobExecutor:
             try:
                 answer = begin(study_id, attempt)
                 chunk = answer.get("chunk", 0)
+                for shard in range(chunk, answer.get("shards", 0)):
+                    with SetWorkflowID(_shard_id(study_id, attempt, shard)):
+                        DBOS.enqueue_workflow(SHARDS, shard_workflow, study_id, attempt, shard)
                 while answer["state"] == "running":
                     if self.stopping.is_set():
                         raise DrainedError
@@ -211,7 +230,7 @@ class JobExecutor:
 
     def _take_over_orphans(self) -> None:
         """Put work that nobody runs back into the queue; the eldest live executor does it for the dead ones."""
-        pending = DBOS.list_workflows(status="PENDING", name="run_study", load_input=False, load_output=False)
+        pending = DBOS.list_workflows(status="PENDING", name=WORKFLOWS, load_input=False, load_output=False)
         owners = {workflow.workflow_id: str(workflow.executor_id) for workflow in pending}
         queue_of = {workflow.workflow_id: workflow.queue_name or QUEUES[0] for workflow in pending}
         with reading(self.database) as session:
@@ -248,6 +267,10 @@ class JobExecutor:
 def _workflow_id(study_id: str, attempt: int) -> str:
     """Id that makes a second workflow for the same attempt impossible."""
     return f"{study_id}.{attempt}"
+
+
+def _shard_id(study_id: str, attempt: int, shard: int) -> str:
+    return f"{_workflow_id(study_id, attempt)}.shard{shard}"
 
 
 def _quiet_dbos() -> None:

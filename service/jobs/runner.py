@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from explorer.explanation.asked import Asked
 from explorer.outside import is_outside
 from service import outside
-from service.db import queries
+from service.db import queries, shards
 from service.db.design_rows import find_judged
 from service.db.rows import NotFoundError
 from service.db.session import Database, reading, writing
@@ -27,6 +27,7 @@ from service.stored_inputs import prepare_study
 LOG = structlog.get_logger("chipfit.jobs")
 
 _RETRY_AFTER_S = 0.5
+_SHARD_POLL_S = 0.2
 _KEPT_STUDIES = 4
 
 T = TypeVar("T")
@@ -54,7 +55,8 @@ class StudyCache:
     def forget(self, study_id: str) -> None:
         """Drop a study that has ended."""
         with self.lock:
-            self.problems.pop(study_id, None)
+            for key in [key for key in self.problems if key.startswith(study_id)]:
+                self.problems.pop(key)
             self.records.pop(study_id, None)
 
 
@@ -90,7 +92,28 @@ class StudyRunner:
             first = self._write(
                 lambda session: queries.begin_attempt(session, study_id, attempt, chunks, timeout_s, work)
             )
-            return {"state": "stopped"} if first is None else {"state": "running", "chunk": first}
+            if first is None:
+                return {"state": "stopped"}
+            return {"state": "running", "chunk": first, "shards": self.engine.n_shards(problem)}
+
+        return self._guarded(study_id, attempt, act)
+
+    def run_shard(self, study_id: str, attempt: int, shard: int) -> Document:
+        """Work out one shard of a study's proof and store what it found, wherever the study itself runs."""
+
+        def is_wanted() -> bool:
+            if self.stopping.is_set():
+                raise DrainedError
+            return self._read(lambda session: queries.is_running(session, study_id, attempt))
+
+        def act() -> Document:
+            if self._read(lambda session: shards.has_outcome(session, study_id, shard)):
+                return {"state": "done"}
+            outcome = self.engine.run_shard(self.problem(study_id, "shards"), shard, is_wanted) if is_wanted() else None
+            if outcome is None:
+                return {"state": "stopped"}
+            self._write(lambda session: shards.store_outcome(session, study_id, shard, dict(outcome)))
+            return {"state": "done"}
 
         return self._guarded(study_id, attempt, act)
 
@@ -98,6 +121,9 @@ class StudyRunner:
         """Run and record one chunk; the answer says whether another one follows."""
 
         def act() -> Document:
+            if not self._shards_are_there(study_id, attempt, chunk):
+                self.cache.forget(study_id)
+                return {"state": "stopped"}
             found = self._search(study_id, attempt, chunk)
             rows = [record.as_json() for record in found.records]
             under, taken = found.judged_under, found.from_history
@@ -137,15 +163,29 @@ class StudyRunner:
         """Why a design of a study, or a chip on its work, does what it does; empty where nothing is feasible yet."""
         return self.engine.explain(self.problem(study_id), self.records(study_id, None), asked)
 
-    def problem(self, study_id: str) -> Any:
-        """The prepared problem of a study."""
+    def problem(self, study_id: str, use: str = "") -> Any:
+        """The prepared problem of a study; each use has one of its own, since one fills up as it is worked with."""
+        key = f"{study_id}{use}"
         with self.cache.lock:
-            known = self.cache.problems.get(study_id)
+            known = self.cache.problems.get(key)
         if known is not None:
             return known
         made = self._read(lambda session: self._prepared(session, study_id))
-        self.cache.keep(study_id, made)
+        self.cache.keep(key, made)
         return made
+
+    def _shards_are_there(self, study_id: str, attempt: int, chunk: int) -> bool:
+        """Wait for the shards that a chunk rests on; False where the attempt has ended meanwhile."""
+        n_shards = self.engine.n_shards(self.problem(study_id))
+        while n_shards and self._outcomes(study_id, min(chunk + 1, n_shards)) is None:
+            if not self._read(lambda session: queries.is_running(session, study_id, attempt)):
+                return False
+            if self.stopping.wait(_SHARD_POLL_S):
+                raise DrainedError
+        return True
+
+    def _outcomes(self, study_id: str, count: int) -> list[Document] | None:
+        return self._read(lambda session: shards.outcomes_before(session, study_id, count))
 
     def _prepared(self, session: Session, study_id: str) -> Any:
         study = queries.get_study(session, study_id)
@@ -175,6 +215,8 @@ class StudyRunner:
 
         began_s = time.perf_counter()
         asked = problem if judged_under is None else self.engine.with_history(problem, lookup)
+        if n_shards := self.engine.n_shards(problem):
+            asked = self.engine.with_outcomes(asked, self._outcomes(study_id, min(chunk + 1, n_shards)) or [])
         records = self.engine.run_chunk(asked, past, chunk)
         busy_s = time.perf_counter() - began_s
         together = [*past, *records]
