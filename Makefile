@@ -38,9 +38,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Tables of README.md and docs/accuracy.md from the shipped measurements.
+# Tables of README.md and docs/accuracy.md from the shipped measurements, of docs/scaling.md from its studies.
 accuracy: setup
 	$(ONE_THREAD) $(BIN)/python -m models.fidelity.accuracy_page
+	$(ONE_THREAD) $(BIN)/python -m service.scaling_page
 
 # Thirty kills of servers at random moments on each database; minutes long.
 chaos: setup
