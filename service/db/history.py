@@ -217,11 +217,12 @@ def count_designs(session: Session, chosen: Filter | None) -> int:
 def _facet(session: Session, chosen: Filter | None, named: Field) -> dict[str, Any]:
     column = named.column
     counted = sa.func.count()
-    query: Any = sa.select(column, counted).select_from(designs).where(column.is_not(None)).group_by(column)
-    rows = session.execute(_where(query, chosen).order_by(counted.desc(), column).limit(MOST_DISTINCT + 1)).all()
+    present: Any = sa.select(column).select_from(designs).where(column.is_not(None))
     facet: dict[str, Any] = {"field": named.name, "unit": named.unit, "values": None, "histogram": None}
-    if named.kind != "number" or len(rows) <= MOST_DISTINCT:
-        return facet | {"values": [{"value": row[0], "count": row[1]} for row in rows[:MOST_DISTINCT]]}
+    if named.kind != "number" or _are_few(session, _where(present, chosen)):
+        groups = _where(present.add_columns(counted), chosen).group_by(column)
+        rows = session.execute(groups.order_by(counted.desc(), column).limit(MOST_DISTINCT))
+        return facet | {"values": [{"value": row[0], "count": row[1]} for row in rows]}
     edges: Any = sa.select(sa.func.min(column), sa.func.max(column))
     lowest, highest = session.execute(_where(edges, chosen)).one()
     width = (highest - lowest) / HISTOGRAM_BINS
@@ -233,6 +234,11 @@ def _facet(session: Session, chosen: Filter | None, named: Field) -> dict[str, A
     for place_of, count in session.execute(_where(binned, chosen).group_by(sa.text("place"))):
         counts[min(int(place_of), HISTOGRAM_BINS - 1)] += count
     return facet | {"histogram": {"lowest": lowest, "highest": highest, "counts": counts}}
+
+
+def _are_few(session: Session, present: sa.Select[Any]) -> bool:
+    """Whether a list has room for the values; it is known long before all of them are counted that it has not."""
+    return len(session.execute(present.distinct().limit(MOST_DISTINCT + 1)).all()) <= MOST_DISTINCT
 
 
 def _distance(column: Any, target: Any) -> Any:

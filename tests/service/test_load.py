@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -66,3 +68,27 @@ def what_if(i: int) -> dict[str, Any]:
     design = design_document(chip_designs(["h100_sxm"]), 0)
     changed = {"clock_hz": 1.2e9 + 1e6 * i, "l2_bytes": design["l2_bytes"] + 4096 * i}
     return {"design": design | changed, "study": study_document()}
+
+
+@pytest.mark.load
+def test_ten_thousand_designs_are_judged_in_one_call_in_bounded_memory(tmp_path: Any) -> None:
+    document = what_if(0)
+    designs = [document["design"] | {"clock_hz": 1.2e9 + 1e4 * i, "n_cores": 64.0 + i % 64} for i in range(10_000)]
+    with running_server(tmp_path) as url, httpx.Client(base_url=url, timeout=300.0) as client:
+        (server,) = children_of(os.getpid())
+        client.post("/v1/evaluations", json=document).raise_for_status()
+        before = resident_bytes(server)
+        answer = client.post("/v1/evaluations", json={"designs": designs, "study": document["study"]})
+        growth_bytes = peak_resident_bytes(server) - before
+        print(f"{len(designs)} designs in {answer.elapsed.total_seconds():.1f} s, {growth_bytes / 2**20:.0f} MiB more")
+    assert len(answer.json()["items"]) == len(designs)
+    assert growth_bytes < 512 * 2**20
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def peak_resident_bytes(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return 1024 * int(next(line for line in fields if line.startswith("VmHWM:")).split()[1])
