@@ -13,7 +13,8 @@ import numpy as np
 from explorer.bounds import Boxes, root_boxes
 from explorer.cover import CoverSearch, empty_archive
 from explorer.document import StudyError
-from explorer.exact import ExactSearch, neighbours, shuffled
+from explorer.exact import ExactSearch, shuffled
+from explorer.local_search import neighbours
 from explorer.pareto import non_dominated
 from explorer.problem import Problem
 from explorer.proof import FRONT, LEAST_FRONT_GAP
