@@ -55,6 +55,7 @@ def alternative_of(compiled: CompiledServing, operating_point: Mapping[str, Any]
         & (choices.attention_data_parallel == plan.attention_data_parallel)
         & (choices.batch == operating_point["micro_batch"])
         & (choices.mix == names.index(operating_point["precision_mix"]))
+        & (compiled.pipelines.depth == plan.pipeline_parallel).any(axis=1)
     )
     return int(np.flatnonzero(same)[0])
 

@@ -32,6 +32,7 @@ from models.metrics import METRICS
 from models.operators.program_traits import used_classes
 from models.precision.formats import RATE_CLASSES
 from models.precision.promotion import class_code, promoted_classes
+from models.serving.steady import CompiledServing
 
 LINKS: Mapping[str, str] = {"scale_up": "scale_up_link", "scale_out": "scale_out_link"}
 """Kind of link -> parameter that sets its bandwidth."""
@@ -116,10 +117,13 @@ def idle_parameters(problem: Problem) -> tuple[str, ...]:
     """
     Parameters that no scenario of the study can use, so that the cheapest value is at least as good as any.
 
-    A second tier is idle only beside the choice of none: of two tiers neither need be cheaper in every respect.
+    A second tier is idle only beside the choice of none, of two tiers neither need be cheaper in every respect, and
+    only where no scenario may put what it has no room for into it.
     """
     used = frozenset().union(*[each.used_links(np.arange(each.n_alternatives)) for each in problem.scenarios])
-    tiers = [p.name for p in problem.space.parameters if p.name == "second_tier" and "none" in p.values]
+    offloads = any(isinstance(each, CompiledServing) and each.cold is not None for each in problem.scenarios)
+    free = [p.name for p in problem.space.parameters if p.name == "second_tier" and "none" in p.values]
+    tiers = [] if offloads else free
     return (*tiers, *[parameter for link, parameter in LINKS.items() if link not in used])
 
 

@@ -373,6 +373,9 @@ class SystemDocument(_Strict):
     n_chips_per_node: int | None = Field(
         None, ge=1, le=65_536, description="chips that the scale-up links join; all of them where left out"
     )
+    offload: bool = Field(
+        False, description="weights, experts and cache that find no room in main memory lie in the second tier"
+    )
     host_sharing_exponent: float | None = Field(
         None, ge=0, le=4, description="x of the host's link rate, (n/2)^-x where n chips share it [1]"
     )

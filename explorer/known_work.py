@@ -14,6 +14,7 @@ from explorer.objectives import COMBINED, REGRET, Objective
 from explorer.problem import Problem, prepare
 from models.evaluate import compile_scenario
 from models.hardware.design import DesignBatch
+from models.hardware.memory import second_tier_capacity_bytes
 from models.operators.factor_tables import FactorTables
 from models.serving.steady import CompiledServing
 
@@ -47,7 +48,7 @@ class KnownWork:
         """
         content = document.model_dump(mode="json", by_alias=True, exclude=ASKED_ELSEWHERE)
         study = json.dumps([content, inputs_of(content, inputs)], sort_keys=True)
-        memory_bytes = float(designs.memory_capacity_bytes.max())
+        memory_bytes = float((designs.memory_capacity_bytes + second_tier_capacity_bytes(designs)).max())
         plain = self._kept_or(study, lambda: prepare(document, inputs))
         fitted = self._kept_or((study, memory_bytes), lambda: fitted_to(plain, designs))
         return dataclasses.replace(
@@ -73,9 +74,13 @@ def fitted_to(problem: Problem, designs: DesignBatch) -> Problem:
 
     A regret is left out: it compares with the best of the space, and would be searched for half a minute.
     """
-    memory_bytes = float(designs.memory_capacity_bytes.max())
+    main, tier = designs.memory_capacity_bytes, second_tier_capacity_bytes(designs)
     scenarios = tuple(
-        compile_scenario(dataclasses.replace(each.scenario, largest_memory_bytes=memory_bytes))
+        compile_scenario(
+            dataclasses.replace(
+                each.scenario, largest_memory_bytes=float((main + tier if each.scenario.offload else main).max())
+            )
+        )
         if isinstance(each, CompiledServing)
         else each
         for each in problem.scenarios

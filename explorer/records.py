@@ -40,6 +40,10 @@ CODES = {
 }
 
 
+TIER_CONTENTS = ("embedding", "expert", "cache", "weight")
+"""What a second tier may hold of a network and its work."""
+
+
 @dataclass(frozen=True)
 class TrialRecord:
     """
@@ -146,7 +150,17 @@ def _serving_point(scenario: ServingScenario, quality: Quality, choice: Mapping[
         **_mix_point(mix, quality),
         "weight_bits": {m: mix.weight_bits(m) for m in sorted({o.module for o in scenario.network.linears})},
         "kv_bits": mix.kv_bits,
+        **_second_tier_point(choice),
     }
+
+
+def _second_tier_point(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """What lies in the second tier, and what a step reads there; nothing where the main memory holds all."""
+    held = {name: float(choice.get(f"second_tier_{name}_bytes", 0.0)) for name in TIER_CONTENTS}
+    if not any(held.values()):
+        return {}
+    read = float(choice["second_tier_read_bytes"])
+    return {"second_tier": {"held_bytes": held, "read_bytes_per_step": read}}
 
 
 def _mix_point(mix: PrecisionMix, quality: Quality) -> dict[str, Any]:

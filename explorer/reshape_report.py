@@ -19,7 +19,7 @@ from models.technology import Technology
 MAX_OPERATORS = 5
 """Operators named for each item, those with most of it first."""
 
-OFF_ARRAY = ("main_memory", "shared_buffer", "scale_up", "scale_out")
+OFF_ARRAY = ("second_tier", "main_memory", "shared_buffer", "scale_up", "scale_out")
 """Levels whose bytes are added up: operands on their way into the arrays are counted apart, by their energy."""
 
 PUBLISHED_BYTES = 2.0

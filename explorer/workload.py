@@ -25,7 +25,7 @@ from explorer.inputs import Inputs, named_network, named_trace
 from explorer.space import Space, read_space
 from models.architectures import LoweredNetwork, lower
 from models.architectures.plans import ParallelPlan
-from models.hardware.memory import memory_capacity_bytes, memory_kind
+from models.hardware.memory import memory_capacity_bytes, memory_kind, second_tier, second_tier_column
 from models.operators.topology import Interconnect, ScaleOut, ScaleUp
 from models.precision.budget import MixSelection, budget_nats, mixes_of_space, recipes_under_budget
 from models.precision.error import known_kappa, mix_kl_nats
@@ -275,6 +275,7 @@ def read_serving(
         routing_skew=document.routing_skew,
         speculation=_read_speculation(document.speculation, f"{pointer}/speculation", inputs),
         largest_memory_bytes=_largest_memory_bytes(space, study),
+        offload=study.system.offload,
         turns_per_session=_turns_per_session(document.requests, inputs),
         plan=None if document.plan is None else ParallelPlan(**document.plan.model_dump()),
     )
@@ -292,12 +293,16 @@ def _turns_per_session(document: RequestsDocument, inputs: Inputs) -> float:
 
 
 def _largest_memory_bytes(space: Space, study: StudyDocument) -> float:
-    """Main memory that no design of the space and budget exceeds [B]."""
+    """Memory that no design of the space and budget exceeds, the second tier only where it is used [B]."""
     values = {p.name: p.values for p in space.parameters}
     allowed = study.budget.memory_stacks or np.inf
     stacks = [each for each in values["memory_stacks"] if each <= allowed] or [min(values["memory_stacks"])]
     kinds = [float(memory_kind(each)) for each in values["memory_kind"]]
-    return float(memory_capacity_bytes(np.array(kinds), np.full(len(kinds), max(stacks))).max())
+    main = float(memory_capacity_bytes(np.array(kinds), np.full(len(kinds), max(stacks))).max())
+    if not study.system.offload:
+        return main
+    tiers = [float(second_tier(name)) for name in values["second_tier"]]
+    return main + float(second_tier_column("capacity_bytes", tiers).max())
 
 
 def _require_context(requests: RequestDistribution, network: LoweredNetwork) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from models.operators.factor_tables import FactorTables
 from models.operators.step import EDGE, LAYERS, StepActivity, StepProgram, Term, run_parts
 from models.operators.step_energy import SettledStep, settle
 from models.serving.pipeline import Handover
+from models.serving.second_tier import Placement, prompt_read_s, with_reads
 from models.serving.steady import CompiledServing
 from models.throughput.work import CompiledWork
 
@@ -66,6 +67,10 @@ class Phase:
     n_chips: FloatArray
     settled: SettledStep
     calibration: Calibration
+    tier_s: FloatArray = field(default_factory=lambda: np.zeros((1, 1)))
+    """What reading the second tier adds to a run."""
+    tier_bytes: FloatArray = field(default_factory=lambda: np.zeros((1, 1)))
+    """Read there in a run."""
 
     @property
     def slowdown(self) -> FloatArray:
@@ -238,7 +243,21 @@ def _serving_phases(compiled: CompiledServing, frame: _Frame) -> tuple[Phase, ..
         phases.append(
             frame.phase("cache_transfer", sent, 0.0, np.ones_like(groups), stage_chips / groups, scenario.calibration)
         )
-    return tuple(phases)
+    return tuple(_with_tier(each, frame) for each in phases)
+
+
+def _with_tier(phase: Phase, frame: _Frame) -> Phase:
+    """A step or a prompt that reads the second tier of its design as well."""
+    if "second_tier_read_bytes" not in frame.evaluation.choices or phase.name == "cache_transfer":
+        return phase
+    held = Placement(**{f.name: frame.choice(f"second_tier_{f.name}") for f in dataclasses.fields(Placement)})
+    time_s, read = held.time_s, held.read_bytes
+    if phase.name == "prompt":
+        time_s = prompt_read_s(frame.designs, held, phase.settled.time_s)
+        read = held.weight_bytes + held.expert_bytes
+    access = frame.access
+    settled = with_reads(phase.settled, time_s, read, access.second_tier_j_per_byte, access.static_w)
+    return dataclasses.replace(phase, settled=settled, tier_s=time_s - phase.settled.time_s, tier_bytes=read)
 
 
 def _handover(

@@ -29,7 +29,7 @@ from models.technology import Technology
 Layer = Literal["operator", "unrolling", "interconnect"]
 """Whether the network's operators, the shape of the arrays, or the links between chips make it."""
 
-LEVELS = ("main_memory", "shared_buffer", "arrays", "scale_up", "scale_out")
+LEVELS = ("second_tier", "main_memory", "shared_buffer", "arrays", "scale_up", "scale_out")
 """Where bytes move: each is counted at the level that it comes from."""
 
 COLLECTIVES: Mapping[str, str] = {
@@ -112,7 +112,17 @@ def moved_items(
     signatures, inverse = native_signature(designs)
     promoted = np.stack([each.promoted for each in signatures])[inverse]
     site = _Site(designs, access, operand_delivery_j_per_byte(designs, technology), promoted)
-    return [item for phase in phases for each in phase.operators for item in _items(site, phase, each)]
+    own = [item for phase in phases for each in phase.operators for item in _items(site, phase, each)]
+    return own + [_fetch(phase, access) for phase in phases if phase.tier_bytes.any()]
+
+
+def _fetch(phase: Phase, access: EnergyPerAccess) -> Moved:
+    """What the second tier holds on its way to the main memory, and the time that it adds."""
+    read = phase.tier_bytes * phase.runs_per_unit * phase.n_chips
+    return Moved(
+        "second_tier_fetch", "operator", "request" if phase.name == "prompt" else "step", phase.name, "second_tier",
+        phase.tier_s * phase.runs_per_unit, {"second_tier": read}, read * access.second_tier_j_per_byte[:, None],
+    )  # fmt: skip
 
 
 def reshape_fraction(items: Sequence[Moved], phases: Sequence[Phase]) -> FloatArray:
@@ -134,6 +144,7 @@ def level_bytes(phases: Sequence[Phase], designs: DesignBatch) -> dict[str, Floa
     totals = {level: np.zeros((designs.n_designs, 1)) for level in LEVELS}
     for phase in phases:
         scale = phase.runs_per_unit * phase.n_chips
+        totals["second_tier"] = totals["second_tier"] + phase.tier_bytes * scale
         for each in phase.operators:
             for level, values in _operator_bytes(each, designs).items():
                 totals[level] = totals[level] + values * scale

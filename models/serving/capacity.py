@@ -200,12 +200,17 @@ def largest_batch(designs: DesignBatch, weight_bytes: FloatArray, sequence_bytes
 
 
 def memory_excess_fraction(
-    designs: DesignBatch, weight_bytes: FloatArray, sequence_bytes: FloatArray, batch: FloatArray
+    designs: DesignBatch,
+    weight_bytes: FloatArray,
+    sequence_bytes: FloatArray,
+    batch: FloatArray,
+    further_bytes: FloatArray | None = None,
 ) -> FloatArray:
     """
     Return by which share weights, activations and the cache of `batch` sequences exceed the usable memory.
 
-    At most 0 exactly where `batch` is at most `largest_batch`.
+    At most 0 exactly where `batch` is at most `largest_batch`, with `further_bytes` of shape (n_designs,) of another
+    memory beside it.
 
     Parameters
     ----------
@@ -219,10 +224,16 @@ def memory_excess_fraction(
     array of shape (n_designs, n_alternatives)
         [1]
     """
+    usable = usable_memory_bytes(designs) if further_bytes is None else usable_memory_bytes(designs) + further_bytes
+    needed = needed_memory_bytes(weight_bytes, sequence_bytes, batch)
+    return np.asarray(needed / np.maximum(usable[:, None], 1.0) - 1.0)
+
+
+def needed_memory_bytes(weight_bytes: FloatArray, sequence_bytes: FloatArray, batch: FloatArray) -> FloatArray:
+    """Return weights, activations and the cache of `batch` sequences on one chip, of the broadcast shape [B]."""
     c = constants("serving")
     cache = batch * np.maximum(sequence_bytes, 1.0) / c["kv_pool_fraction"]
-    needed = weight_bytes + c["activation_reserve_bytes"] + cache
-    return np.asarray(needed / np.maximum(usable_memory_bytes(designs)[:, None], 1.0) - 1.0)
+    return np.asarray(weight_bytes + c["activation_reserve_bytes"] + cache)
 
 
 def _sequences_held(

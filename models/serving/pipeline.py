@@ -20,7 +20,7 @@ memory, so a box of designs is bounded by that of its upper corner.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,7 @@ class Pipelines:
 
 
 def pipeline_options(
-    scenario: ServingScenario, choices: Alternatives, depths: Mapping[ParallelPlan, Sequence[int]]
+    scenario: ServingScenario, choices: Alternatives, depths: Sequence[tuple[ParallelPlan, Sequence[int]]]
 ) -> PipelineOptions:
     """
     Return the depths of every alternative, and their memory.
@@ -83,13 +83,13 @@ def pipeline_options(
     ----------
     choices : Alternatives
         As many for each plan, in the order of `depths`.
-    depths : mapping
-        Plan of a stage -> depths, rising. Those at which a group would run more than the scenario's largest batch
+    depths : sequence
+        Plan of a stage and its depths, rising. Those at which a group would run more than the scenario's largest batch
         are left out, the first is always there.
     """
-    width, n_each = max(map(len, depths.values())), len(choices) // len(depths)
+    width, n_each = max(len(several) for _, several in depths), len(choices) // len(depths)
     parts = []
-    for i, (plan, several) in enumerate(depths.items()):
+    for i, (plan, several) in enumerate(depths):
         own = choices.take(np.arange(i * n_each, (i + 1) * n_each))
         fits = own.batch[:, None] * np.array(several) <= scenario.max_batch
         place = np.minimum(np.arange(width), np.maximum(fits.sum(axis=1), 1)[:, None] - 1)

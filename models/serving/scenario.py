@@ -102,6 +102,8 @@ class ServingScenario:
     turns_per_session: float = 1.0
     """Requests of one conversation."""
     speculation: Speculation | None = None
+    offload: bool = False
+    """What the main memory has no room for lies in the second tier of a design that has one."""
     plan: ParallelPlan | None = None
     """How the network is dealt to the chips; None leaves the best way to each design."""
 

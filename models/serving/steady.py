@@ -31,6 +31,15 @@ from models.serving.pipeline import (
 from models.serving.pools import transfer_program
 from models.serving.programs import StepLoad, compile_step
 from models.serving.scenario import BATCH_GRID, Alternatives, ServingScenario, System, alternatives
+from models.serving.second_tier import (
+    ColdContents,
+    Placement,
+    best_placement,
+    cold_contents,
+    prompt_read_s,
+    tier_bytes,
+    with_reads,
+)
 from models.serving.service import Site, Work, one_pool, two_pools
 from models.serving.speculation import draft_program, with_draft
 
@@ -54,6 +63,8 @@ class CompiledServing:
     """One pass of the draft network of speculative decoding."""
     transfer: StepProgram | None
     """Cache of a prompt on its way to another engine, by alternative of `prompt`; None where prompts stay."""
+    cold: ColdContents | None = None
+    """What a second tier may hold; None where everything lies in the main memory."""
 
     @property
     def name(self) -> str:
@@ -114,10 +125,15 @@ def compile_serving(scenario: ServingScenario, plans: Sequence[ParallelPlan] | N
     if plans is None and scenario.plan is not None:
         plans = [_stated_plan(scenario, scenario.plan)]
     if plans is None:
-        depths = plans_that_fit(scenario)
+        depths = list(plans_that_fit(scenario).items())
     else:
-        depths = {dataclasses.replace(plan, pipeline_parallel=1): [plan.pipeline_parallel] for plan in plans}
-    stages = list(depths)
+        depths = [(dataclasses.replace(plan, pipeline_parallel=1), [plan.pipeline_parallel]) for plan in plans]
+    if scenario.offload:
+        if scenario.scheduling == "disaggregated":
+            raise ValueError("offload needs engines that do prompts and answers alike, got disaggregated scheduling")
+        # a deeper pipeline may be faster than a shallower one that reads the second tier: each depth is an alternative
+        depths = [(plan, [depth]) for plan, several in depths for depth in several]
+    stages = [plan for plan, _ in depths]
     choices = alternatives(stages, len(scenario.mixes), [b for b in BATCH_GRID if b <= scenario.max_batch])
     one = alternatives(stages, len(scenario.mixes), [1])
     step_load, prompt_load = _step_load(scenario, choices), _prompt_load(scenario, one)
@@ -142,6 +158,20 @@ def compile_serving(scenario: ServingScenario, plans: Sequence[ParallelPlan] | N
             calibration=scenario.calibration,
         ),
         transfer=transfer_program(scenario, prompts) if scenario.scheduling == "disaggregated" else None,
+        cold=_cold_contents(scenario, depths, choices, step_load) if scenario.offload else None,
+    )
+
+
+def _cold_contents(
+    scenario: ServingScenario,
+    depths: Sequence[tuple[ParallelPlan, Sequence[int]]],
+    choices: Alternatives,
+    load: StepLoad,
+) -> ColdContents:
+    plans = [dataclasses.replace(plan, pipeline_parallel=only) for plan, (only,) in depths]
+    index = np.repeat(np.arange(len(plans)), len(choices) // len(plans))
+    return cold_contents(
+        scenario.network, plans, scenario.mixes, index, choices.mix, load.tokens, scenario.routing_skew
     )
 
 
@@ -258,6 +288,10 @@ def steady_state(
     site = Site(performance, access, tables)
     step = _settled_step(compiled, pipelines, site, alternatives)
     prompt = _settled_prompts(compiled, whole, pipelines, site)
+    placement = None
+    if compiled.cold is not None and np.any(performance.second_tier):
+        placement = _placement(compiled.cold, alternatives, pipelines, performance, choices.batch, step.time_s)
+        step, prompt = _with_tier(placement, step, prompt, site)
     work = Work(scenario, choices.batch, choices.attention_data_parallel.astype(np.float64), pipelines, step, prompt)
     if compiled.transfer is None:
         service = one_pool(work)
@@ -267,7 +301,11 @@ def steady_state(
     ttft_s, tpot_s = service.ttft_s, service.tpot_s
     violations = {
         "memory_capacity": memory_excess_fraction(
-            performance, pipelines.weight_bytes, pipelines.sequence_bytes, choices.batch
+            performance,
+            pipelines.weight_bytes,
+            pipelines.sequence_bytes,
+            choices.batch,
+            None if placement is None else tier_bytes(performance),
         ),
         "ttft_p95": ttft_s / scenario.slo.ttft_s - 1.0,
         "tpot_p95": tpot_s / scenario.slo.tpot_s - 1.0,
@@ -294,8 +332,34 @@ def steady_state(
             "batch": work.n_sequences,
             "weight_bytes": pipelines.weight_bytes,
             **service.choices,
+            **({} if placement is None else {f"second_tier_{n}": v for n, v in vars(placement).items()}),
         },
         figures=figures,
+    )
+
+
+def _placement(
+    cold: ColdContents,
+    alternatives: IntArray | None,
+    pipelines: Pipelines,
+    designs: DesignBatch,
+    batch: FloatArray,
+    step_s: FloatArray,
+) -> Placement:
+    """What lies in the second tier of each design under each alternative."""
+    contents = cold if alternatives is None else cold.take(alternatives)
+    return best_placement(designs, contents, pipelines.weight_bytes, pipelines.sequence_bytes, batch, step_s)
+
+
+def _with_tier(
+    placement: Placement, step: SettledStep, prompt: tuple[SettledStep, ...], site: Site
+) -> tuple[SettledStep, tuple[SettledStep, ...]]:
+    """Steps and prompts that read the second tier."""
+    per_byte, static_w = site.access.second_tier_j_per_byte, site.access.static_w
+    in_prompt = placement.weight_bytes + placement.expert_bytes
+    return with_reads(step, placement.time_s, placement.read_bytes, per_byte, static_w), tuple(
+        with_reads(each, prompt_read_s(site.performance, placement, each.time_s), in_prompt, per_byte, static_w)
+        for each in prompt
     )
 
 
