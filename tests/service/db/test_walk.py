@@ -94,6 +94,26 @@ def test_every_way_finds_the_same_designs(
     assert [row.record["number"] for row in first + second] == expected[:60]
 
 
+@pytest.mark.parametrize("order_by", ["", "area_mm2", "ttft_p95_s desc", "step_s"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "feasible = true and area_mm2 > 2990", "not area_mm2 < 2999", "area_mm2 != 5", "area_mm2 in (5, 7)",
+        "feasible = false or area_mm2 < 1", 'study_name = "one" and area_mm2 < 9', 'study_id = "one" and step_s < 9',
+    ],
+)  # fmt: skip
+def test_the_way_that_is_chosen_answers_every_kind_of_filter(
+    session: Session, monkeypatch: pytest.MonkeyPatch, text: str, order_by: str
+) -> None:
+    chosen, order = compile_filter(text), history.read_order(order_by)
+    found = history.design_keys(session, chosen, order, None, 40)
+    count, front = history.count_designs(session, chosen), history.front_keys(session, chosen, ["step_s", "area_mm2"])
+    monkeypatch.setattr(walk, "_costs", lambda *_: {"NOT INDEXED": 0.0})
+    assert found == history.design_keys(session, chosen, order, None, 40)
+    assert count == history.count_designs(session, chosen) > 0
+    assert front == history.front_keys(session, chosen, ["step_s", "area_mm2"])
+
+
 def test_an_empty_history_and_one_with_holes_are_answered(session: Session) -> None:
     with session.begin_nested() as inner:
         session.execute(sa.text("DELETE FROM designs WHERE number % 3 > 0"))
