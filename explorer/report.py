@@ -23,6 +23,7 @@ from explorer.records import TrialRecord
 from explorer.robustness import robustness_report
 from explorer.runners_up import with_runners_up
 from explorer.space import designs_at, point_of
+from explorer.work_report import with_reported
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch
 
@@ -136,6 +137,7 @@ def final_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[str
     if best is None:
         return result
     result["explanation"] = quick_explanation(work_at(problem, best), best.excess) | result["explanation"]
+    result["recommended"]["metrics"] = with_reported(best.metrics, result["explanation"]["reported_metrics"])
     asked = any(each.metric == REGRET for each in problem.objectives)
     if problem.document.robustness and not asked:
         result["robustness"] = robustness_report(problem, best)

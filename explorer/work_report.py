@@ -31,21 +31,27 @@ def with_work_report(problem: Problem, judgement: Judgement, document: dict[str,
     reports = work_report(
         problem.scenarios, chosen, judgement.evaluations, judgement.designs, problem.tables, problem.technology
     )
-    metrics = dict(document["metrics"])
-    if len(reports) == 1:
-        (only,) = reports.values()
-        metrics |= only["metrics"]
-    else:
-        metrics["scenarios"] = {name: metrics["scenarios"][name] | each["metrics"] for name, each in reports.items()}
-    return document | {"metrics": metrics} | parts_of(reports)
+    parts = parts_of(reports)
+    return document | {"metrics": with_reported(document["metrics"], parts.pop("reported_metrics"))} | parts
+
+
+def with_reported(metrics: Mapping[str, Any], reported: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics of the search beside the reported ones, of several scenarios those of each."""
+    if "scenarios" not in metrics:
+        return {**metrics, **reported}
+    return {**metrics, "scenarios": {name: each | reported[name] for name, each in metrics["scenarios"].items()}}
+
+
+PARTS = {"sizes": "sizes", "reshape_cost": "reshape_cost", "metrics": "reported_metrics"}
+"""Part of a report -> key in a document."""
 
 
 def parts_of(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Sizes and reshape_cost of the one scenario, or of each by name."""
+    """Sizes, reshape_cost and reported metrics of the one scenario, or of each by name."""
     parts = {}
-    for part in ("sizes", "reshape_cost"):
+    for part, key in PARTS.items():
         by_name = {name: each[part] for name, each in reports.items()}
-        parts[part] = by_name if len(by_name) > 1 else next(iter(by_name.values()))
+        parts[key] = by_name if len(by_name) > 1 else next(iter(by_name.values()))
     return parts
 
 

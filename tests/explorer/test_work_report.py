@@ -104,3 +104,13 @@ def test_a_chip_without_links_between_its_chips_still_gets_an_answer():
     design = evaluate_document({"chip": "h100_sxm", "study": document})["design"] | {"scale_up_bytes_per_s": 0.0}
     found = evaluate_document({"design": design, "study": document})
     json.dumps(found, allow_nan=False)
+
+
+def test_the_recommended_design_of_a_study_states_the_reported_metrics():
+    from explorer.run import explore_study
+
+    result = explore_study(study(quality=None), None, lambda done, total: None)
+    explained = result["explanation"]
+    assert set(REPORTED) <= set(result["recommended"]["metrics"])
+    assert explained["reshape_cost"]["time_fraction"] == result["recommended"]["metrics"]["reshape_cost"]
+    assert "sizes" in explained
