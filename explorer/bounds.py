@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -243,6 +243,27 @@ def alternative_windows(problem: Problem) -> IntArray:
     return np.array([[0, 0]]) if len(problem.scenarios) > 1 else problem.scenarios[0].windows
 
 
+class Rival(Protocol):
+    """What designs are held against: those already found."""
+
+    def __call__(self, cost: FloatArray) -> BoolArray:
+        """Whether a design of such costs, shape (..., n_objectives), would still matter, shape (...)."""
+
+
+@dataclass(frozen=True)
+class Below:
+    """Everything matters that costs less than a threshold in the first objective."""
+
+    threshold: float
+
+    def __call__(self, cost: FloatArray) -> BoolArray:
+        """Whether each cost is below."""
+        return np.asarray(cost[..., 0] < self.threshold)
+
+
+EVERYTHING = Below(np.inf)
+
+
 @dataclass(frozen=True)
 class BoxBounds:
     """
@@ -250,7 +271,8 @@ class BoxBounds:
 
     `cost` of shape (n_boxes, n_objectives) is never above the cost of any feasible design and alternative inside,
     infinite where none can be feasible; `first` and `last`, or `kept`, are the alternatives that still matter;
-    `left_out` of shape (n_boxes,) is the least cost in the first objective of a feasible one that does not.
+    `left_out` of shape (n_boxes,) is the least cost in the first objective of a feasible one that does not, and
+    `matters` tells whether any does.
     """
 
     cost: FloatArray
@@ -258,6 +280,7 @@ class BoxBounds:
     last: IntArray
     left_out: FloatArray
     kept: BoolArray
+    matters: BoolArray
 
     def narrow(self, boxes: Boxes) -> Boxes:
         """The boxes with the alternatives that still matter."""
@@ -265,15 +288,15 @@ class BoxBounds:
 
 
 def bound_boxes(
-    problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], threshold: float = np.inf
+    problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], rival: Rival = EVERYTHING
 ) -> BoxBounds:
     """
     Return bounds: times at the upper corner of every box, area, energy per access and cost at the lower.
 
-    A point box gives the exact values of its design at its best alternative of the window. Alternatives whose
-    bound in the first objective reaches `threshold` are left out of the returned windows.
+    A point box gives the exact values of its design at its best alternative of the window. Alternatives that no longer
+    matter beside `rival` are left out of the bound and of the returned windows, save where none matters.
     """
-    parts = _shared(problem, _bound_boxes, (boxes,), (objectives, threshold))
+    parts = _shared(problem, _bound_boxes, (boxes,), (objectives, rival))
     return BoxBounds(*[np.concatenate([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(BoxBounds)])
 
 
@@ -282,18 +305,20 @@ def _shared(problem: Problem, work: Callable[..., Any], rows: tuple[Any, ...], a
     return problem.team[0].shared(problem, work, rows, args) if problem.team else [work(problem, *rows, *args)]
 
 
-def _bound_boxes(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], threshold: float) -> BoxBounds:
+def _bound_boxes(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], rival: Rival) -> BoxBounds:
     if boxes.kept.shape[1] and boxes.n_boxes:
-        return _bound_mixture(problem, boxes, objectives, threshold)
+        return _bound_mixture(problem, boxes, objectives, rival)
     cost = np.full((boxes.n_boxes, len(objectives)), np.inf)
     first, last, left_out = boxes.first.copy(), boxes.last.copy(), np.full(boxes.n_boxes, np.inf)
+    matters = np.zeros(boxes.n_boxes, dtype=bool)
     width = boxes.last - boxes.first + 1
     sizes = np.searchsorted(WINDOW_STEPS, width)
     for size in np.unique(sizes):
         rows = np.flatnonzero(sizes == size)
-        part = _bound_window(problem, boxes.take(rows), int(width[rows].max()), objectives, threshold)
+        part = _bound_window(problem, boxes.take(rows), int(width[rows].max()), objectives, rival)
         cost[rows], first[rows], last[rows], left_out[rows] = part.cost, part.first, part.last, part.left_out
-    return BoxBounds(cost, first, last, left_out, boxes.kept)
+        matters[rows] = part.matters
+    return BoxBounds(cost, first, last, left_out, boxes.kept, matters)
 
 
 def corners(problem: Problem, boxes: Boxes) -> tuple[DesignBatch, DesignBatch]:
@@ -369,20 +394,22 @@ def _point_costs(
 
 
 def _bound_window(
-    problem: Problem, boxes: Boxes, width: int, objectives: tuple[Objective, ...], threshold: float
+    problem: Problem, boxes: Boxes, width: int, objectives: tuple[Objective, ...], rival: Rival
 ) -> BoxBounds:
     """Bounds of boxes whose windows are at most `width` alternatives wide."""
     costs, _, wanted = _window_costs(problem, boxes, width, objectives, SLACK)
-    bound = costs.min(axis=1)
-    bound = _outward(bound)
+    costs = _outward(costs)
     if wanted is None:
-        return BoxBounds(bound, boxes.first, boxes.last, np.full(boxes.n_boxes, np.inf), boxes.kept)
-    matters = costs[:, :, 0] < threshold
-    begin, end = np.argmax(matters, axis=1), width - 1 - np.argmax(matters[:, ::-1], axis=1)
+        wanted = np.zeros((boxes.n_boxes, 1), dtype=np.int64)
+    matters: BoolArray = np.isfinite(costs[:, :, 0]) & rival(costs)
+    any_matters = np.asarray(matters.any(axis=1))
+    counted = matters | ~any_matters[:, None]
+    bound = np.where(counted[:, :, None], costs, np.inf).min(axis=1)
+    begin, end = np.argmax(counted, axis=1), width - 1 - np.argmax(counted[:, ::-1], axis=1)
     rows, places = np.arange(boxes.n_boxes), np.arange(width)
     outside = (places < begin[:, None]) | (places > end[:, None])
     left_out = np.where(outside, costs[:, :, 0], np.inf).min(axis=1)
-    return BoxBounds(bound, wanted[rows, begin], wanted[rows, end], _outward(left_out), boxes.kept)
+    return BoxBounds(bound, wanted[rows, begin], wanted[rows, end], left_out, boxes.kept, any_matters)
 
 
 def _outward(costs: FloatArray) -> FloatArray:
@@ -425,12 +452,12 @@ def _mixture_costs(
     return np.where(possible[:, :, None], costs, np.inf), possible
 
 
-def _bound_mixture(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], threshold: float) -> BoxBounds:
+def _bound_mixture(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], rival: Rival) -> BoxBounds:
     """
     Bounds of a mixture: each scenario at the best of its kept windows.
 
-    A window matters as long as the mixture may cost less than `threshold` with its scenario confined to it and
-    the others at their best.
+    A window matters as long as the mixture may still beat `rival` with its scenario confined to it and the others at
+    their best.
     """
     performance, cheapest = corners(problem, boxes)
     windows, n = _mixture_windows(problem), boxes.n_boxes
@@ -454,14 +481,14 @@ def _bound_mixture(problem: Problem, boxes: Boxes, objectives: tuple[Objective, 
         values = [o.cost(objective_values(o, each, problem.mixture)[:, 0]) for o in objectives]
         return np.where((rates.min(axis=0) > 0)[:, None], np.stack(values, axis=1), np.inf)
 
-    confined = np.full((n, len(windows)), np.inf)
+    confined = np.full((n, len(windows), len(objectives)), np.inf)
     for column, (scenario, _) in enumerate(windows):
         own = best.copy()
         own[scenario] = rate[:, column]
-        confined[:, column] = costs(own)[:, 0]
-    kept = confined < threshold
-    left_out = np.where(kept, np.inf, confined).min(axis=1)
-    return BoxBounds(_outward(costs(best)), boxes.first, boxes.last, _outward(left_out), kept)
+        confined[:, column] = _outward(costs(own))
+    kept = np.isfinite(confined[:, :, 0]) & rival(confined)
+    left_out = np.where(kept, np.inf, confined[:, :, 0]).min(axis=1)
+    return BoxBounds(_outward(costs(best)), boxes.first, boxes.last, left_out, kept, kept.any(axis=1))
 
 
 def _best_rates(

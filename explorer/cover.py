@@ -50,6 +50,19 @@ class Archive:
         return np.asarray(np.any(reached, axis=1))
 
 
+@dataclass(frozen=True)
+class Uncovered:
+    """Everything matters that no member of an archive comes within the gap of."""
+
+    archive: Archive
+    gap: float
+
+    def __call__(self, cost: FloatArray) -> BoolArray:
+        """Whether each cost is uncovered."""
+        flat = cost.reshape(-1, cost.shape[-1])
+        return ~self.archive.covers(flat, self.gap).reshape(cost.shape[:-1])
+
+
 @dataclass
 class CoverSearch:
     """
@@ -64,15 +77,17 @@ class CoverSearch:
     archive: Archive
     boxes_bounded: int = 0
     complete: bool = False
-    _pseudo_cost: FloatArray = field(default_factory=lambda: np.ones(0))
+    pseudo_cost: FloatArray = field(default_factory=lambda: np.ones(0))
+    """How far splitting an axis raises bounds, shape (n_parameters,): learned where single objectives are searched."""
     _explored: set[tuple[int, ...]] = field(default_factory=set)
     _starts: list[tuple[int, int, Boxes]] | None = None
 
     def __post_init__(self) -> None:
         space = self.problem.space
         self._axes = space.split_axes
-        if not len(self._pseudo_cost):
-            self._pseudo_cost = np.ones(len(space.parameters))
+        self._formats = [p.name for p in space.parameters].index("native_formats")
+        if not len(self.pseudo_cost):
+            self.pseudo_cost = np.ones(len(space.parameters))
         nothing = np.zeros(0, dtype=np.int64)
         self._open, self._bound = self.roots.take(nothing), np.zeros((0, len(self.problem.objectives)))
 
@@ -114,8 +129,8 @@ class CoverSearch:
         parts, costs = [], []
         for start in range(0, max(boxes.n_boxes, 1), BATCH_BOXES):
             some = boxes.take(np.arange(start, min(start + BATCH_BOXES, boxes.n_boxes)))
-            bounds = bound_boxes(self.problem, some, self.problem.objectives)
-            keep = np.all(np.isfinite(bounds.cost), axis=1)
+            bounds = bound_boxes(self.problem, some, self.problem.objectives, Uncovered(self.archive, self.target_gap))
+            keep = bounds.matters & np.all(np.isfinite(bounds.cost), axis=1)
             keep[keep] &= ~self.archive.covers(bounds.cost[keep], self.target_gap)
             parts.append(bounds.narrow(some).take(keep))
             costs.append(bounds.cost[keep])
@@ -193,20 +208,21 @@ class CoverSearch:
         if self.roots.n_boxes:
             self._bound_next_roots()
             return
-        count = min(BATCH_BOXES // 2, len(self._bound))
-        parents, parent_bound = self._open.take(np.arange(-count, 0)), self._bound[-count:]
-        rest = np.arange(len(self._bound) - count)
+        formats = self._open.low[:, self._formats]
+        chosen = np.flatnonzero(formats == formats[-1])[-BATCH_BOXES // 2 :]
+        parents = self._open.take(chosen)
+        rest = np.delete(np.arange(len(self._bound)), chosen)
         self._open, self._bound = self._open.take(rest), self._bound[rest]
         points = np.all(parents.low == parents.high, axis=1)
         self.offer(parents.low[points], parents.first[points], parents.last[points])
-        parents, parent_bound = parents.take(~points), parent_bound[~points]
+        parents = parents.take(~points)
         if parents.n_boxes:
             step = max(1, parents.n_boxes // 64)
             some = parents.take(np.arange(0, parents.n_boxes, step))
             for place in DIAGONAL[1:4]:
                 middle = some.low + np.floor((some.high - some.low) * place).astype(np.int64)
                 self.offer(middle, some.first, some.last)
-            children = halves(parents, split_axis(self.problem, parents, self._axes, self._pseudo_cost))
+            children = halves(parents, split_axis(self.problem, parents, self._axes, self.pseudo_cost))
             boxes, bound = self._bounded(tighten(self.problem, children))
             order = np.argsort(-bound.sum(axis=1), kind="stable")
             self._open = join([self._open, boxes.take(order)])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from explorer.bounds import (
+    Below,
     Boxes,
     alternative_windows,
     bound_boxes,
@@ -60,7 +61,7 @@ class ExactSearch:
         space = self.problem.space
         self._axes = space.split_axes
         self._formats = [p.name for p in space.parameters].index("native_formats")
-        self._pseudo_cost = np.ones(len(space.parameters))
+        self.pseudo_cost = np.ones(len(space.parameters))
         self._closed_bound = np.inf
         self._roots = shuffled(root_boxes(self.problem)) if self.roots is None else self.roots
         self._open, self._cost = self._roots.take(np.zeros(0, dtype=np.int64)), np.zeros(0)
@@ -122,7 +123,7 @@ class ExactSearch:
         parts, costs = [], []
         for start in range(0, max(boxes.n_boxes, 1), BATCH_BOXES):
             some = boxes.take(np.arange(start, min(start + BATCH_BOXES, boxes.n_boxes)))
-            bounds = bound_boxes(self.problem, some, (self.objective,), self._threshold())
+            bounds = bound_boxes(self.problem, some, (self.objective,), Below(self._threshold()))
             self._closed_bound = min(self._closed_bound, float(bounds.left_out.min(initial=np.inf)))
             keep = np.isfinite(bounds.cost[:, 0])
             parts.append(bounds.narrow(some).take(keep))
@@ -180,7 +181,7 @@ class ExactSearch:
             self._compete(best_of(self.problem, self.objective, points.low, points.first, points.last))
 
     def _split(self, parents: Boxes) -> tuple[Boxes, IntArray]:
-        axis = split_axis(self.problem, parents, self._axes, self._pseudo_cost)
+        axis = split_axis(self.problem, parents, self._axes, self.pseudo_cost)
         return halves(parents, axis), axis
 
     def _bound_children(self, children: Boxes) -> tuple[Boxes, FloatArray, FloatArray]:
@@ -204,7 +205,7 @@ class ExactSearch:
         for each in np.unique(axis):
             mean = float(product[axis == each].mean())
             memory = PSEUDO_COST_MEMORY ** min(int(np.count_nonzero(axis == each)), 50)
-            self._pseudo_cost[each] = memory * self._pseudo_cost[each] + (1.0 - memory) * mean
+            self.pseudo_cost[each] = memory * self.pseudo_cost[each] + (1.0 - memory) * mean
 
     def _seek_from_everywhere(self) -> None:
         """

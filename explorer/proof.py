@@ -56,12 +56,16 @@ class Proof:
         return not self._pending()
 
     def _pending(self) -> list[int]:
-        """Parts that are not proven yet: positions of objectives, and their number for the front."""
+        """
+        Parts to go on with: positions of objectives, and their number for the front.
+
+        Objectives that are proven to the gap of the front wait for it before they go on to their own.
+        """
         n = len(self.problem.objectives)
-        open_parts = [i for i in range(n) if i >= len(self.searches) or not self.searches[i].complete]
-        if n > 1 and (self.cover is None or not self.cover.complete):
-            open_parts.append(n)
-        return open_parts
+        unproven = [i for i in range(n) if i >= len(self.searches) or not self.searches[i].complete]
+        if n == 1 or (self.cover is not None and self.cover.complete):
+            return unproven
+        return [*[i for i in unproven if i >= len(self.searches) or self.searches[i].gap > LEAST_FRONT_GAP], n]
 
     def advance(self) -> None:
         """Do one chunk of work: the next part in turn that is not proven yet."""
@@ -93,6 +97,8 @@ class Proof:
             if search.incumbent.point is not None:
                 window = np.array([search.incumbent.alternative])
                 self.cover.offer(search.incumbent.point[None, :], window, window)
+        if self.searches:
+            self.cover.pseudo_cost = np.mean([search.pseudo_cost for search in self.searches], axis=0)
         self.cover.advance(rounds)
         archive = self.cover.archive
         for i, search in enumerate(self.searches):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from explorer.bounds import (
+    Below,
     Boxes,
     alternative_costs,
     alternative_windows,
@@ -87,7 +88,7 @@ def test_alternatives_beyond_the_threshold_are_left_out_and_their_best_is_told()
     costs, _ = alternative_costs(SMALL, points, *windows.T, (RATE,))
     best = costs[:, :, 0].min(axis=1)
     threshold = float(np.median(best[np.isfinite(best)]))
-    bounds = bound_boxes(SMALL, point_boxes(points, *windows.T), (RATE,), threshold)
+    bounds = bound_boxes(SMALL, point_boxes(points, *windows.T), (RATE,), Below(threshold))
     for row in np.flatnonzero(np.isfinite(best)):
         places = np.arange(costs.shape[1]) + windows[row, 0]
         outside = (places < bounds.first[row]) | (places > bounds.last[row])
@@ -112,7 +113,7 @@ def test_windows_are_narrowed_to_alternatives_below_the_threshold_and_no_further
     windows = np.repeat(SMALL.scenarios[0].windows[:1], len(points), axis=0)
     costs, alternatives = alternative_costs(SMALL, points, *windows.T, (RATE,))
     threshold = float(np.median(costs[np.isfinite(costs)]))
-    bounds = bound_boxes(SMALL, point_boxes(points, *windows.T), (RATE,), threshold)
+    bounds = bound_boxes(SMALL, point_boxes(points, *windows.T), (RATE,), Below(threshold))
     for i in np.flatnonzero((costs[:, :, 0] < threshold).any(axis=1)):
         kept = alternatives[i][costs[i, :, 0] < threshold]
         assert (bounds.first[i], bounds.last[i]) == (kept[0], kept[-1])
