@@ -24,6 +24,10 @@ SEEDS_PER_OBJECTIVE = 32
 """Boxes of each batch of roots, by promise in each objective, from which the archive gets its first members."""
 
 
+MOST_COMPARED = 1000
+"""Bounds of open boxes in three objectives or more that are compared with one another."""
+
+
 @dataclass
 class Archive:
     """Feasible designs at their operating points of which none beats another; costs are minimised."""
@@ -119,6 +123,19 @@ class CoverSearch:
             short = (self.archive.cost[None] - bound[:, None]) / np.abs(self.archive.cost[None])
             worst = max(worst, float(short.max(axis=2).min(axis=1).max()))
         return worst
+
+    def optimistic_costs(self) -> FloatArray | None:
+        """
+        Return rows of which every feasible design is at best as good as one, shape (n_rows, n_objectives).
+
+        Members of the archive moved by the target gap, which cover the closed boxes, and the bounds of the open ones.
+        None before all boxes were bounded, and while those of more than two objectives are too many to compare.
+        """
+        if self.roots.n_boxes or (self._bound.shape[1] > 2 and len(self._bound) > MOST_COMPARED):
+            return None
+        reach = self.archive.cost - self.target_gap * np.abs(self.archive.cost)
+        rows = np.concatenate([reach, self._bound])
+        return rows[non_dominated(rows)]
 
     def _prune(self) -> None:
         keep = ~self.archive.covers(self._bound, self.target_gap)

@@ -2,10 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from explorer.objectives import Objective
 from explorer.pareto import non_dominated
 from models.checks import FloatArray
+
+REFERENCE_MARGIN = 0.1
+"""How far beyond the worst of a front the reference of its hypervolume lies, as a share of the best."""
+
+
+def proven_hypervolume(
+    objectives: Sequence[Objective], found: FloatArray, optimistic: FloatArray
+) -> dict[str, Any] | None:
+    """
+    Return the hypervolume of a front between what was found and what could still be found.
+
+    Each objective is taken as its loss relative to the best value found, so volumes are pure numbers. The true front
+    of the space dominates at least the lower and at most the upper one.
+
+    Parameters
+    ----------
+    objectives : sequence of Objective
+    found : array of shape (n_members, n_objectives)
+        Costs of the front.
+    optimistic : array of shape (n_rows, n_objectives)
+        Costs of which every feasible design is at best as good as one row.
+
+    Returns
+    -------
+    dict or None
+        `lower`, `upper` [1] and the `reference`, metric -> value; None without a feasible design.
+    """
+    if not len(found):
+        return None
+    best = found.min(axis=0)
+    scale = np.where(best == 0, 1.0, np.abs(best))
+    reference = found.max(axis=0) + REFERENCE_MARGIN * scale
+    lower, upper = (dominated_hypervolume(each / scale, reference / scale) for each in (found, optimistic))
+    return {
+        "lower": lower,
+        "upper": max(lower, upper),
+        "reference": {o.metric: o.value(float(each)) for o, each in zip(objectives, reference, strict=True)},
+    }
 
 
 def dominated_hypervolume(costs: FloatArray, reference: FloatArray) -> float:

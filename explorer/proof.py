@@ -11,6 +11,7 @@ import numpy as np
 from explorer.bounds import root_boxes
 from explorer.cover import CoverSearch, empty_archive
 from explorer.exact import BATCH_BOXES, ExactSearch, shuffled
+from explorer.hypervolume import proven_hypervolume
 from explorer.local_search import neighbours
 from explorer.problem import Problem
 from models.checks import IntArray
@@ -136,7 +137,7 @@ class Proof:
 
     def certificate(self) -> list[dict[str, Any]]:
         """What is proven: one entry per objective searched, and one for the front."""
-        entries = [
+        entries: list[dict[str, Any]] = [
             {
                 "metric": search.objective.metric,
                 "best": _number(search.objective.value(search.incumbent.cost)),
@@ -160,9 +161,18 @@ class Proof:
                     "open_boxes": self.cover.n_open,
                     "wall_s": self.wall_s.get(FRONT, 0.0),
                     "complete": self.cover.complete,
+                    "hypervolume": _hypervolume(self.cover),
                 }
             )
         return entries
+
+
+def _hypervolume(cover: CoverSearch) -> dict[str, Any] | None:
+    """Between which values the hypervolume of the true front lies; None while nothing bounds it."""
+    optimistic = cover.optimistic_costs()
+    if optimistic is None:
+        return None
+    return proven_hypervolume(cover.problem.objectives, cover.archive.cost, optimistic)
 
 
 def _number(value: float) -> float | None:

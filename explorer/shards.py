@@ -14,6 +14,7 @@ from explorer.bounds import Boxes, root_boxes
 from explorer.cover import CoverSearch, empty_archive
 from explorer.document import StudyError
 from explorer.exact import ExactSearch, shuffled
+from explorer.hypervolume import proven_hypervolume
 from explorer.local_search import neighbours
 from explorer.pareto import non_dominated
 from explorer.problem import Problem
@@ -111,9 +112,11 @@ def _objective_outcome(search: ExactSearch) -> dict[str, Any]:
 def _front_outcome(search: CoverSearch) -> dict[str, Any]:
     archive = search.archive
     members = [_member(*each) for each in zip(archive.cost, archive.point, archive.alternative, strict=True)]
+    optimistic = search.optimistic_costs()
     return {
         "bound": None, "gap": _number(search.remaining_gap()), "boxes": search.boxes_bounded,
         "open_boxes": search.n_open, "complete": bool(search.complete), "members": members,
+        "optimistic": None if optimistic is None else optimistic.tolist(),
     }  # fmt: skip
 
 
@@ -175,7 +178,18 @@ class MergedProof:
     def certificate(self) -> list[dict[str, Any]]:
         """What is proven: one entry per objective of which a shard has reported, and one for the front."""
         entries = [self._objective_entry(i) for i in range(len(self.problem.objectives))]
-        return [entry for entry in [*entries, self._entry(FRONT)] if entry is not None]
+        return [entry for entry in [*entries, self._front_entry()] if entry is not None]
+
+    def _front_entry(self) -> dict[str, Any] | None:
+        entry, reported = self._entry(FRONT), self._of(FRONT)
+        if entry is None:
+            return None
+        if len(reported) < n_shares(self.problem) or any(each["optimistic"] is None for each in reported):
+            return entry | {"hypervolume": None}
+        n = len(self.problem.objectives)
+        found = np.array([member["cost"] for member in self.front()]).reshape(-1, n)
+        optimistic = np.concatenate([np.array(each["optimistic"]).reshape(-1, n) for each in reported])
+        return entry | {"hypervolume": proven_hypervolume(self.problem.objectives, found, optimistic)}
 
     def _entry(self, metric: str) -> dict[str, Any] | None:
         """Sums over shards, and the largest of their gaps once all are there."""

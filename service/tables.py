@@ -51,7 +51,10 @@ def _certificate_line(entry: Mapping[str, Any]) -> str:
     if entry["gap"] is None:
         return f"Certificate: nothing is proven of {entry['metric']} yet ({effort})"
     if entry["bound"] is None:
-        return f"Certificate: no design beats the front by more than {entry['gap']:.2%} in every objective ({effort})"
+        volume = entry.get("hypervolume")
+        shown = "" if volume is None else f"; hypervolume {volume['lower']:.4g} to {volume['upper']:.4g}"
+        proven = f"no design beats the front by more than {entry['gap']:.2%} in every objective{shown}"
+        return f"Certificate: {proven} ({effort})"
     return (
         f"Certificate: no design is better in {entry['metric']} than {entry['bound']:.6g}"
         f" (gap {entry['gap']:.2%}, {effort})"

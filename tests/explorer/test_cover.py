@@ -5,6 +5,7 @@ import pytest
 
 from explorer.bounds import alternative_costs, root_boxes
 from explorer.cover import Archive, CoverSearch, empty_archive
+from explorer.hypervolume import dominated_hypervolume, proven_hypervolume
 from explorer.objectives import Objective
 from explorer.pareto import non_dominated
 from explorer.problem import judge_points
@@ -89,3 +90,22 @@ def test_a_bound_is_covered_by_a_member_within_the_gap_in_every_objective():
     bounds = np.array([[-10.9, 2.0], [-11.1, 2.0], [-10.0, 1.85], [-10.0, 1.75]])
     np.testing.assert_array_equal(archive.covers(bounds, 0.1), [True, False, True, False])
     assert not empty_archive(with_limits(BASE, objectives=PAIRS[0])).covers(bounds, 0.1).any()
+
+
+@pytest.mark.parametrize("objectives", [*PAIRS, (RATE, COST, ENERGY)], ids=lambda o: f"{len(o)} from {o[0].metric}")
+def test_the_hypervolume_of_the_true_front_lies_between_its_proven_bounds_in_every_round(objectives):
+    free = with_limits(BASE, space=random_space(np.random.default_rng(5), 60, links=True), objectives=objectives)
+    truth, widths = every_cost(free), []
+    search = CoverSearch(free, 0.02, root_boxes(free), empty_archive(free))
+    while not search.complete:
+        search.advance(1)
+        optimistic, found = search.optimistic_costs(), search.archive.cost
+        if optimistic is None or not len(found):
+            continue
+        proven = proven_hypervolume(objectives, found, optimistic)
+        scale = np.abs(found.min(axis=0))
+        reference = found.max(axis=0) + 0.1 * scale
+        volume = dominated_hypervolume(truth / scale, reference / scale)
+        assert proven["lower"] <= volume * (1 + 1e-9) and volume <= proven["upper"] * (1 + 1e-9)
+        widths.append(proven["upper"] / proven["lower"])
+    assert widths and 1.0 <= widths[-1] <= widths[0]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from explorer.hypervolume import dominated_hypervolume
+from explorer.hypervolume import dominated_hypervolume, proven_hypervolume
 from explorer.objectives import Objective
 from explorer.records import TrialRecord
 from explorer.stall import is_stalled
@@ -42,6 +42,23 @@ def records(*objectives):
     return [
         TrialRecord(i, {}, o is not None, None, {}, list(o or (9.0, 9.0)), {}, {}, {}) for i, o in enumerate(objectives)
     ]
+
+
+def test_the_proven_hypervolume_lies_between_what_was_found_and_what_could_be():
+    found, optimistic = np.array([[1.0, 4.0], [2.0, 2.0]]), np.array([[0.9, 3.8], [1.9, 1.9]])
+    proven = proven_hypervolume(TWO, found, optimistic)
+    assert proven["reference"] == {"tdp_w": pytest.approx(2.1), "unit_cost_usd": pytest.approx(4.2)}
+    # losses relative to the best found, 1 W and 2 USD: boxes to (2.1, 2.1)
+    assert proven["lower"] == pytest.approx(1.1 * 0.1 + 0.1 * 1.1 - 0.1 * 0.1)
+    assert proven["upper"] == pytest.approx(1.2 * 0.2 + 0.2 * 1.15 - 0.2 * 0.2)
+    assert proven_hypervolume(TWO, found[:0], optimistic) is None
+
+
+def test_of_maximised_metrics_more_is_better():
+    rate = (Objective("requests_per_s", True), TWO[0])
+    proven = proven_hypervolume(rate, np.array([[-10.0, 1.0]]), np.array([[-11.0, 0.9]]))
+    assert proven["reference"] == {"requests_per_s": pytest.approx(9.0), "tdp_w": pytest.approx(1.1)}
+    assert proven["lower"] == pytest.approx(0.01) and proven["upper"] == pytest.approx(0.2 * 0.2)
 
 
 TWO = (Objective("tdp_w", False), Objective("unit_cost_usd", False))
