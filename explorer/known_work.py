@@ -47,7 +47,12 @@ class KnownWork:
             With a pointer to every field that is at fault.
         """
         content = document.model_dump(mode="json", by_alias=True, exclude=ASKED_ELSEWHERE)
-        study = json.dumps([content, inputs_of(content, inputs)], sort_keys=True)
+        try:
+            named = inputs_of(content, inputs)
+        except (LookupError, ValueError):
+            prepare(document, inputs)  # says which field names what is not there
+            raise
+        study = json.dumps([content, named], sort_keys=True)
         memory_bytes = float((designs.memory_capacity_bytes + second_tier_capacity_bytes(designs)).max())
         plain = self._kept_or(study, lambda: prepare(document, inputs))
         fitted = self._kept_or((study, memory_bytes), lambda: fitted_to(plain, designs))

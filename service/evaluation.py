@@ -45,7 +45,7 @@ def reevaluate_designs(
 ) -> Document:
     """Return designs of the history with their answers on the workload of `study`, new ones judged in one call."""
     with reading(database) as session:
-        uploads = load_inputs(session, study).uploads
+        uploads = load_inputs(session, {"study": study}).uploads
         keys = [answer_key(engine, {"design": row.record["design"], "study": study}, uploads) for row in rows]
         known = queries.find_answers(session, [key for key in keys if key is not None])
     missing = {key: row for key, row in zip(keys, rows, strict=True) if key is not None and key not in known}

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from sqlalchemy.orm import Session
 
+from explorer.document import StudyError
 from explorer.inputs import InputFile, NamedConfig, Uploads, names_in, with_named_workload
 from models.workload.requests import ZeroRows
 from service.db import uploads
@@ -35,8 +36,13 @@ def read_named_study(engine: StudyEngine, document: Document, stored: StoredInpu
 def load_inputs(session: Session, document: Any) -> StoredInputs:
     """Return the uploads that a study (or an evaluation with one) names, itself or through its named workload."""
     found = _stored(session, document)
-    study = document.get("study", document) if isinstance(document, dict) else document
-    written = with_named_workload(study, found.uploads)
+    is_within = isinstance(document, dict) and "study" in document
+    study = document["study"] if is_within else document
+    try:
+        written = with_named_workload(study, found.uploads)
+    except StudyError as error:
+        place = "/study" if is_within else ""
+        raise StudyError([{**each, "pointer": place + each["pointer"]} for each in error.errors]) from None
     return found if written is study else _stored(session, [document, written])
 
 

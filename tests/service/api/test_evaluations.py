@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -94,3 +95,39 @@ def test_what_is_no_evaluation_is_refused_with_a_pointer(
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+TRACE = "input_tokens,output_tokens\n550,150\n"
+CHAT = STUDY_EXAMPLE["workload"]["scenarios"][0]
+
+
+def with_scenario(scenario: dict[str, Any]) -> dict[str, Any]:
+    return {"study": STUDY_EXAMPLE | {"workload": {"scenarios": [scenario]}}}
+
+
+@pytest.mark.parametrize("form", ["{path}", "{name}", "file://{path}", "http://127.0.0.1:9/{name}"])
+@pytest.mark.parametrize(
+    "naming",
+    [
+        lambda named: with_scenario(CHAT | {"requests": {"trace": named}}),
+        lambda named: with_scenario(CHAT | {"network": named}),
+        lambda named: with_scenario({"name": "x", "kind": "gemm_list", "file": named}),
+        lambda named: with_scenario({"name": "x", "kind": "convnet", "network": named}),
+        lambda named: {"study": STUDY_EXAMPLE | {"workload": named}},
+        lambda named: {"study": STUDY_EXAMPLE | {"technology": {"overlay": named}}},
+        lambda named: {"profile": named},
+        lambda named: {"replay": named},
+    ],
+    ids=["trace", "network", "products", "layers", "workload", "technology", "profile", "replay"],
+)
+def test_no_file_and_no_address_of_a_request_is_opened(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, naming: Any, form: str
+) -> None:
+    """The file is there and would do, beside the server and by its full path."""
+    (tmp_path / "mine.csv").write_text(TRACE)
+    monkeypatch.chdir(tmp_path)
+    named = form.format(path=tmp_path / "mine.csv", name="mine.csv")
+    answer = client.post("/v1/evaluations", json={"chip": "h100_sxm", "study": STUDY_EXAMPLE} | naming(named))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"].startswith(("/study/", "/profile", "/replay"))
+    assert TRACE.splitlines()[1] not in answer.text
