@@ -124,8 +124,14 @@ def _point_table(point: Mapping[str, Any]) -> Table:
 
 
 def _plain(values: Mapping[str, Any]) -> str:
-    """A small mapping in a line."""
-    return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+    """A small mapping in a line, those inside it in brackets."""
+    return ", ".join(f"{name} {_shown(value)}" for name, value in values.items())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"({_plain(value)})"
+    return f"{value:.4g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def _plan_line(runner_up: Mapping[str, Any]) -> str:

@@ -106,15 +106,14 @@ def _lowering_table(name: str, lowering: Mapping[str, Any]) -> Table:
 
 
 def _unrolling_table(name: str, shapes: Sequence[Mapping[str, Any]], scenario: Mapping[str, Any]) -> Table:
-    table = Table(title=f"The same peak in other arrays on {name}: units/s by {scenario['scale']}, the best marked *")
+    """Rates as percent of the best array at each scale; operands are in bf16."""
+    table = Table(title=f"The same peak in other arrays on {name}: percent of the best rate by {scenario['scale']}")
     table.add_column("array", no_wrap=True)
-    for column in ("mm2", "operands TB/s", *[f"{scale:g}" for scale in scenario["scales"]]):
-        table.add_column(column, justify="right")
+    for column in ("mm2", "TB/s", *[f"{scale:g}" for scale in scenario["scales"]]):
+        table.add_column(column, justify="right", no_wrap=True)
+    best = [max(rates) for rates in zip(*scenario["units_per_s"].values(), strict=True)]
     for shape, (array, rates) in zip(shapes, scenario["units_per_s"].items(), strict=True):
-        cells = [
-            f"{rate:.3g}{'*' if best == array else ''}"
-            for rate, best in zip(rates, scenario["best_shape"], strict=True)
-        ]
+        shares = [f"{100.0 * rate / most:.0f}" if most else "" for rate, most in zip(rates, best, strict=True)]
         operands = f"{shape['operand_bandwidth_bytes_per_s'] / 1e12:.3g}"
-        table.add_row(array, f"{shape['area_mm2']:.0f}", operands, *cells)
+        table.add_row(array, f"{shape['area_mm2']:.0f}", operands, *shares)
     return table
