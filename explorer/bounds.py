@@ -17,7 +17,7 @@ from explorer.problem import Problem
 from explorer.space import RATE_DOUBLING, Parameter, Space, designs_at, numeric_values
 from models.checks import BoolArray, FloatArray, IntArray
 from models.evaluate import evaluate
-from models.evaluation import ScenarioEvaluation, worst_violation
+from models.evaluation import ScenarioEvaluation, take_figures, worst_violation
 from models.hardware.area import die_area_mm2
 from models.hardware.array_variants import variants_code
 from models.hardware.design import DesignBatch, take
@@ -42,6 +42,12 @@ WINDOW_STEPS = (1, 4, 8)
 
 MIXTURE_ROWS = 16_384
 """Pairs of a box and a window that are evaluated together."""
+
+PIECE = 4
+"""Alternatives of a scenario of a mixture that are kept or left out together."""
+
+UNSEEN_PER_S = 1e300
+"""Rate of a scenario that was not looked at."""
 
 SLACK = 1e-9
 """Relative slack by which bounds are rounded outward against floating point."""
@@ -74,6 +80,14 @@ class Boxes:
     def take(self, index: IntArray | BoolArray) -> Boxes:
         """The boxes at `index`."""
         return Boxes(*[getattr(self, field.name)[index] for field in dataclasses.fields(self)])
+
+
+def mixture_point_boxes(problem: Problem, points: IntArray) -> Boxes:
+    """Boxes that hold one design each, with every window of every scenario of a mixture."""
+    nothing = np.zeros(len(points), dtype=np.int64)
+    return Boxes(
+        points, points, nothing, nothing, nothing, np.ones((len(points), len(_mixture_windows(problem))), dtype=bool)
+    )
 
 
 def point_boxes(points: IntArray, first: IntArray, last: IntArray) -> Boxes:
@@ -154,11 +168,12 @@ def root_boxes(problem: Problem) -> Boxes:
 
 
 def _mixture_windows(problem: Problem) -> list[tuple[int, IntArray]]:
-    """Every window of every scenario: position of the scenario, and its alternatives, the last of which may recur."""
+    """Windows of each scenario in pieces: position of the scenario, and alternatives, the last of which recurs."""
     windows = []
     for i, each in enumerate(problem.scenarios):
-        widest = int(np.diff(each.windows).max()) + 1
-        windows += [(i, np.minimum(first + np.arange(widest), last)) for first, last in each.windows]
+        for first, last in each.windows:
+            for start in range(first, last + 1, PIECE):
+                windows.append((i, np.minimum(start + np.arange(PIECE), last)))
     return windows
 
 
@@ -456,39 +471,46 @@ def _bound_mixture(problem: Problem, boxes: Boxes, objectives: tuple[Objective, 
     """
     Bounds of a mixture: each scenario at the best of its kept windows.
 
-    A window matters as long as the mixture may still beat `rival` with its scenario confined to it and the others at
-    their best.
+    Scenarios are looked at one after the other; a box that those seen put beyond `rival`, were the others for
+    nothing, is looked at no further. A window matters as long as the mixture may still beat `rival` with its scenario
+    confined to it and the others at their best.
     """
     performance, cheapest = corners(problem, boxes)
     windows, n = _mixture_windows(problem), boxes.n_boxes
     frame = evaluate(performance, cheapest, problem.scenarios[:1], problem.tables, np.zeros((n, 1), dtype=np.int64))[0]
     chip = chip_violations(problem.limits, cheapest, frame.figures)
-    affordable = np.max(np.stack([v[:, 0] for v in chip.values()]), axis=0) <= SLACK
+    alive = np.max(np.stack([v[:, 0] for v in chip.values()]), axis=0) <= SLACK
     owner = np.array([scenario for scenario, _ in windows])
-    rate = np.zeros((n, len(windows)))
-    for scenario in range(len(problem.scenarios)):
-        rows, columns = np.nonzero(boxes.kept & affordable[:, None] & (owner == scenario))
+
+    def costs(rates: FloatArray, rows: IntArray | slice) -> FloatArray:
+        """Outward costs of rates of shape (n_scenarios, n_rows), infinite where a scenario does not run."""
+        shown = dataclasses.replace(frame, figures=take_figures(frame.figures, rows))
+        each = [dataclasses.replace(shown, units_per_s=np.maximum(r, np.finfo(float).tiny)[:, None]) for r in rates]
+        values = [o.cost(objective_values(o, each, problem.mixture)[:, 0]) for o in objectives]
+        return _outward(np.where((rates.min(axis=0) > 0)[:, None], np.stack(values, axis=1), np.inf))
+
+    everyone = slice(None)
+    cost, rate = np.full((n, len(objectives)), np.inf), np.zeros((n, len(windows)))
+    best = np.full((len(problem.scenarios), n), UNSEEN_PER_S)
+    for scenario in np.argsort(np.bincount(owner), kind="stable"):
+        rows, columns = np.nonzero(boxes.kept & alive[:, None] & (owner == scenario))
         for start in range(0, len(rows), MIXTURE_ROWS):
             part = slice(start, start + MIXTURE_ROWS)
             corner = take(performance, rows[part]), take(cheapest, rows[part])
             wanted = np.stack([windows[column][1] for column in columns[part]])
-            rate[rows[part], columns[part]] = _best_rates(problem, *corner, scenario, wanted)
-    best = np.stack([rate[:, owner == i].max(axis=1) for i in range(len(problem.scenarios))])
-
-    def costs(rates: FloatArray) -> FloatArray:
-        """Costs of rates of shape (n_scenarios, n_boxes), infinite where a scenario does not run."""
-        each = [dataclasses.replace(frame, units_per_s=np.maximum(r, np.finfo(float).tiny)[:, None]) for r in rates]
-        values = [o.cost(objective_values(o, each, problem.mixture)[:, 0]) for o in objectives]
-        return np.where((rates.min(axis=0) > 0)[:, None], np.stack(values, axis=1), np.inf)
-
-    confined = np.full((n, len(windows), len(objectives)), np.inf)
+            rate[rows[part], columns[part]] = _best_rates(problem, *corner, int(scenario), wanted)
+        best[scenario, alive] = rate[alive][:, owner == scenario].max(axis=1)
+        cost[alive] = costs(best, everyone)[alive]
+        alive &= np.isfinite(cost[:, 0]) & rival(cost)
+    kept, left_out = np.zeros_like(boxes.kept), np.where(alive, np.inf, cost[:, 0])
     for column, (scenario, _) in enumerate(windows):
-        own = best.copy()
-        own[scenario] = rate[:, column]
-        confined[:, column] = _outward(costs(own))
-    kept = np.isfinite(confined[:, :, 0]) & rival(confined)
-    left_out = np.where(kept, np.inf, confined[:, :, 0]).min(axis=1)
-    return BoxBounds(_outward(costs(best)), boxes.first, boxes.last, left_out, kept, kept.any(axis=1))
+        rows = np.flatnonzero(alive & (rate[:, column] > 0))
+        own = best[:, rows]
+        own[scenario] = rate[rows, column]
+        confined = costs(own, rows)
+        kept[rows, column] = rival(confined)
+        left_out[rows] = np.minimum(left_out[rows], np.where(kept[rows, column], np.inf, confined[:, 0]))
+    return BoxBounds(cost, boxes.first, boxes.last, left_out, kept, alive)
 
 
 def _best_rates(

@@ -18,7 +18,7 @@ from explorer.bounds import (
     tighten,
 )
 from explorer.local_search import DIAGONAL, Incumbent, best_of, best_of_each, polished
-from explorer.objectives import Objective
+from explorer.objectives import REGRET, Objective
 from explorer.problem import Problem
 from models.checks import FloatArray, IntArray
 
@@ -172,8 +172,17 @@ class ExactSearch:
         some = np.arange(min(BATCH_BOXES, self._roots.n_boxes))
         boxes, cost = self._bounded(tighten(self.problem, self._roots.take(some)))
         self._roots = self._roots.take(np.arange(len(some), self._roots.n_boxes))
+        if self.objective.metric == REGRET and self.incumbent.point is None:
+            self._seek_from_bests()
         self._open, self._cost = join([self._open, boxes]), np.concatenate([self._cost, cost])
         self._prune()
+
+    def _seek_from_bests(self) -> None:
+        """Start a regret from the designs that are best for one scenario each."""
+        points = self.problem.mixture.best_points() if self.problem.mixture.best_points else np.zeros((0, 0), np.int64)
+        each, idle = np.arange(len(points)), np.zeros(len(points), dtype=np.int64)
+        found = best_of_each(self.problem, self.objective, points, idle, idle, each, len(points))
+        self._compete(polished(self.problem, self.objective, found))
 
     def _close_points(self, points: Boxes, cost: FloatArray) -> None:
         """A point box is its own exact value: it competes as incumbent and is closed."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from explorer.bounds import alternative_costs, alternative_windows
+from explorer.bounds import Below, alternative_costs, alternative_windows, bound_boxes, mixture_point_boxes
 from explorer.objectives import Objective
 from explorer.problem import Problem
 from explorer.space import Space
@@ -50,6 +50,7 @@ def best_of_each(
     last: IntArray,
     owner: IntArray,
     n_owners: int,
+    limit: float = np.inf,
 ) -> list[Incumbent]:
     """
     The design with the least exact cost of each owner, all judged in one go.
@@ -61,17 +62,28 @@ def best_of_each(
         Window of alternatives at which a point is judged.
     owner : array of shape (n_points,)
         Rising, below `n_owners`.
+    limit : float
+        Cost above which a design need not be judged to the end.
     """
     found = [Incumbent() for _ in range(n_owners)]
     if not len(points):
         return found
+    if len(problem.scenarios) > 1:
+        boxes = mixture_point_boxes(problem, points)
+        bounds = bound_boxes(problem, boxes, (objective,), Below(np.nextafter(limit, np.inf)))
+        rows = _first_of_each(np.where(bounds.matters, bounds.cost[:, 0], np.inf), owner)
+        points, first, last, owner = points[rows], first[rows], last[rows], owner[rows]
     cost, alternative = _best_alternatives(problem, objective, points, first, last)
-    order = np.lexsort([cost, owner])
-    _, place = np.unique(owner[order], return_index=True)
-    for row in order[place]:
+    for row in _first_of_each(cost, owner):
         if np.isfinite(cost[row]):
             found[owner[row]] = Incumbent(float(cost[row]), np.array(points[row]), int(alternative[row]))
     return found
+
+
+def _first_of_each(cost: FloatArray, owner: IntArray) -> IntArray:
+    """Row of the least cost of each owner."""
+    order = np.lexsort([cost, owner])
+    return np.asarray(order[np.unique(owner[order], return_index=True)[1]])
 
 
 def _best_alternatives(
@@ -128,7 +140,8 @@ def _best_near(problem: Problem, objective: Objective, near: list[tuple[Incumben
     owner = np.repeat(np.arange(len(near)), [len(points) for _, points in near])
     points = np.concatenate([points for _, points in near])
     first, last = close[owner].T
-    return best_of_each(problem, objective, points, first, last, owner, len(near))
+    limit = max(each.cost for each, _ in near)
+    return best_of_each(problem, objective, points, first, last, owner, len(near), limit)
 
 
 def _best_plans(problem: Problem, objective: Objective, settled: list[Incumbent]) -> list[Incumbent]:

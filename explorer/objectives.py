@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.document import ObjectiveDocument, StudyError
-from models.checks import FloatArray, UnknownNameError, require_known
+from models.checks import FloatArray, IntArray, UnknownNameError, require_known
 from models.evaluation import ScenarioEvaluation
 from models.metrics import METRICS, metrics_of
 from models.metrics.reported import REPORTED
@@ -56,6 +56,8 @@ class Mixture:
     reference_units_per_s: FloatArray
     best_units_per_s: Callable[[], FloatArray] | None = None
     """Rates that no design of the space beats on one scenario alone, searched when first asked for."""
+    best_points: Callable[[], IntArray] | None = None
+    """Designs found best on one scenario alone in that search, shape (n_found, n_parameters)."""
 
 
 def read_objectives(documents: Sequence[ObjectiveDocument], kinds: Sequence[str]) -> tuple[Objective, ...]:

@@ -135,15 +135,16 @@ def prepare(document: StudyDocument, inputs: Inputs = None, team: list[Any] | No
     )
     if all(each.metric != REGRET for each in problem.objectives):
         return problem
-    best = functools.cache(lambda: _best_units_per_s(problem))
-    return dataclasses.replace(problem, mixture=dataclasses.replace(mixture, best_units_per_s=best))
+    bests = functools.cache(lambda: _bests(problem))
+    mixture = dataclasses.replace(mixture, best_units_per_s=lambda: bests()[0], best_points=lambda: bests()[1])
+    return dataclasses.replace(problem, mixture=mixture)
 
 
-def _best_units_per_s(problem: Problem) -> FloatArray:
+def _bests(problem: Problem) -> tuple[FloatArray, IntArray]:
     """Best rate of each scenario alone: an exact search of half a minute, so it waits until a regret is asked for."""
-    from explorer.regret import best_units_per_s
+    from explorer.regret import bests
 
-    return best_units_per_s(problem)
+    return bests(problem)
 
 
 def _chip_ids() -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from explorer.exact import ExactSearch
 from explorer.objectives import Mixture, Objective
 from explorer.problem import Problem
-from models.checks import FloatArray
+from models.checks import FloatArray, IntArray
 
 BOXES_PER_SCENARIO = 250_000
 """Boxes bounded for each scenario before the interval is taken as it stands: about a quarter of a minute of work."""
@@ -19,15 +19,16 @@ TARGET_GAP = 0.01
 RATE = Objective("units_per_s", True)
 
 
-def best_units_per_s(problem: Problem) -> FloatArray:
+def bests(problem: Problem) -> tuple[FloatArray, IntArray]:
     """
-    Return a rate of each scenario that no design of the space beats, shape (n_scenarios,) [1/s].
+    Return a rate of each scenario that no design of the space beats, shape (n_scenarios,) [1/s], and designs found.
 
     Each scenario is searched by itself, exactly, within a box budget. The upper end of the certified interval is
     kept, so that regret is never understated: the regret of a design is above the true one by at most the gap left.
     """
-    bounds = [-searched(alone(problem, i), BOXES_PER_SCENARIO).bound for i in range(len(problem.scenarios))]
-    return np.array(bounds)
+    found = [searched(alone(problem, i), BOXES_PER_SCENARIO) for i in range(len(problem.scenarios))]
+    points = [each.incumbent.point for each in found if each.incumbent.point is not None]
+    return np.array([-each.bound for each in found]), np.array(points).reshape(-1, len(problem.space.parameters))
 
 
 def searched(problem: Problem, n_boxes: int) -> ExactSearch:

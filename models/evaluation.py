@@ -111,6 +111,12 @@ def take_alternatives(evaluation: ScenarioEvaluation, chosen: IntArray) -> Scena
     )
 
 
+def take_figures(figures: Figures, rows: IntArray | slice) -> Figures:
+    """The figures of some designs."""
+    columns = {f.name: getattr(figures, f.name)[rows] for f in dataclasses.fields(figures) if f.name != "violations"}
+    return Figures(**columns, violations={name: values[rows] for name, values in figures.violations.items()})
+
+
 def alternative_windows(key: IntArray) -> IntArray:
     """First and last position of each run of equal keys, shape (n_runs, 2)."""
     starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))

@@ -14,7 +14,7 @@ from explorer.exact import ExactSearch
 from explorer.files import read_yaml
 from explorer.objectives import Objective
 from explorer.problem import judge_points, prepare
-from explorer.regret import alone, best_units_per_s
+from explorer.regret import alone, bests
 from explorer.run import explore_study
 from explorer.study import read_study
 from tests.explorer.small_studies import CHAT, SPACE, all_points, problem_of, study
@@ -130,7 +130,7 @@ class TestMixtures:
     def test_no_design_beats_the_best_rate_of_a_scenario(self):
         problem = problem_of(mixture())
         judgement = judge_points(problem, all_points(problem.space))
-        for best, each in zip(best_units_per_s(problem), judgement.evaluations, strict=True):
+        for best, each in zip(bests(problem)[0], judgement.evaluations, strict=True):
             assert (each.units_per_s[judgement.feasible, 0] <= best * (1 + 1e-9)).all()
 
     def test_the_combined_rate_of_equal_scenarios_is_their_relative_rate(self):
