@@ -149,7 +149,8 @@ def database_problem(error: DBAPIError) -> JSONResponse:
     """Return the problem of a database that refuses a value, or cannot work now."""
     reason = " ".join(str(getattr(error, "orig", error)).split())
     if isinstance(error, DataError):
-        return problem_response(422, f"a value cannot be stored: {reason}")
+        detail = f"a value cannot be stored: {reason}"
+        return problem_response(422, detail, [{"pointer": "", "detail": detail}])  # which one, no database says
     LOG.error("database error", reason=reason)
     return problem_response(503, f"the database cannot do this now: {reason}", headers={"Retry-After": "2"})
 

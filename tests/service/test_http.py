@@ -86,6 +86,13 @@ class TestCatalogues:
         assert "did you mean 'a100_sxm'" in problem_of(client.get("/v1/chips/a100_sx"), 404)["detail"]
 
 
+def test_a_value_that_one_database_cannot_hold_is_a_broken_rule_of_the_whole_request(client: TestClient) -> None:
+    answer = client.get("/v1/designs", params={"filter": 'study_name = "\\u0000"'})
+    if answer.status_code != 200:  # PostgreSQL holds no text with a zero in it
+        (error,) = problem_of(answer, 422)["errors"]
+        assert error["pointer"] == "" and "cannot be stored" in error["detail"]
+
+
 class TestEvaluations:
     def test_answer_at_once_and_the_second_time_from_the_history(self, client: TestClient) -> None:
         answers = [client.post("/v1/evaluations", json={"chip": "a100_sxm"}) for _ in range(2)]
