@@ -10,6 +10,9 @@ import numpy as np
 
 from models.checks import FloatArray
 
+WAVE_SLACK = 1e-9
+"""Below a whole number of waves by floating point: tiles x (1 / cores) of exactly full waves may come out above."""
+
 
 def least_cycles_loop(
     k_per_step: Any,
@@ -90,7 +93,7 @@ def least_cycles_loop(
                     inner = max(steps * step + exposed * operands, max(operands, slices))
                     one = inner + fixed_cycles[d, t]
                     waves = tiles[s, p, t] * per_core
-                    counted = share * np.ceil(waves) + (1.0 - share) * waves
+                    counted = share * np.ceil(waves - WAVE_SLACK) + (1.0 - share) * waves
                     least = min(least, one * max(counted, 1.0))
                 if splits[p] > 1:
                     traffic = (splits[p] + 1.0) * split_bytes_ratio * outputs[s] / (port_bytes[d] * n_cores[d])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from models.hardware.arrays import accumulators_per_array
@@ -17,6 +17,7 @@ SIZES = st.integers(1, 20_000)
 
 
 @settings(max_examples=30, deadline=None)
+@example(m=1711, n=10479, k=157, rate=2.0)  # exactly full waves of 123 cores
 @given(m=SIZES, n=SIZES, k=SIZES, rate=st.sampled_from([1.0, 2.0, 4.0]))
 def test_parts_add_up_to_the_cycles_of_the_fastest_tiling(m, n, k, rate):
     parts = tiling_parts(DESIGNS, m, n, k, 2.0, rate)
