@@ -34,6 +34,12 @@ WIDTH_SHARE = 0.1
 STARTS = 24
 """Local searches from all over the space in a round that makes some: the first, second, fourth, eighth and so on."""
 
+START_MARGIN = 0.1
+"""How much worse than the incumbent a design may be from which a local search starts, where judging one takes long."""
+
+MIXTURE_STARTS = 4
+"""The same for a mixture of scenarios, whose designs take longer to judge."""
+
 SEEN_PER_ROUND = 32
 """Boxes of each round on whose diagonals a better design is looked for."""
 
@@ -227,21 +233,23 @@ class ExactSearch:
         shape = self._open.low[order, names.index("array_shape")]
         plan = np.searchsorted(alternative_windows(self.problem)[:, 0], self._open.first[order], side="right")
         _, first = np.unique(np.stack([shape, plan], axis=1), axis=0, return_index=True)
-        found = self._best_on_diagonals(self._open.take(order[first]))
+        promising = self.incumbent.cost + START_MARGIN * abs(self.incumbent.cost)
+        found = self._best_on_diagonals(self._open.take(order[first]), promising)
         by_cost = np.argsort([each.cost for each in found], kind="stable")
         apart = [np.unique(kind[first][by_cost], return_index=True)[1] for kind in (shape, plan)]
-        starts = by_cost[np.unique(np.concatenate(apart))][:STARTS]
+        n_starts = STARTS if len(self.problem.scenarios) == 1 else MIXTURE_STARTS
+        starts = by_cost[np.unique(np.concatenate(apart))][:n_starts]
         self._compete(polished(self.problem, self.objective, [found[i] for i in starts]))
 
-    def _best_on_diagonals(self, boxes: Boxes) -> list[Incumbent]:
-        """The best design on the diagonal of each box, at any alternative of its window."""
+    def _best_on_diagonals(self, boxes: Boxes, limit: float) -> list[Incumbent]:
+        """The best design on the diagonal of each box, at any alternative of its window; dearer ones may be missed."""
         width = boxes.high - boxes.low
         places = [boxes.low + np.floor(width * place).astype(np.int64) for place in DIAGONAL]
         points = np.stack(places, axis=1).reshape(-1, width.shape[1])
         first, last, owner = (
             np.repeat(values, len(DIAGONAL)) for values in (boxes.first, boxes.last, np.arange(boxes.n_boxes))
         )
-        return best_of_each(self.problem, self.objective, points, first, last, owner, boxes.n_boxes)
+        return best_of_each(self.problem, self.objective, points, first, last, owner, boxes.n_boxes, limit)
 
     def _compete(self, found: Incumbent) -> None:
         if found.cost < self.incumbent.cost:
@@ -249,7 +257,11 @@ class ExactSearch:
 
     def _seek_in_best(self, rows: IntArray) -> None:
         """Judge points on the diagonals of boxes, then polish the best one if it leads."""
-        found = min(self._best_on_diagonals(self._open.take(rows)), key=lambda each: each.cost, default=Incumbent())
+        found = min(
+            self._best_on_diagonals(self._open.take(rows), self.incumbent.cost),
+            key=lambda each: each.cost,
+            default=Incumbent(),
+        )
         if found.cost < self.incumbent.cost:
             self._compete(polished(self.problem, self.objective, [found]))
 
