@@ -43,9 +43,10 @@ def queued(url: str, document: dict[str, Any]) -> Database:
 
 
 def timeless(result: dict[str, Any]) -> Any:
-    """A result without the times in it."""
+    """What a result recommends and proves, without the times in it."""
     entries = [entry | {"wall_s": 0.0} for entry in result["certificate"]]
-    return json.loads(json.dumps(result | {"certificate": entries, "wall_s": 0.0}))
+    named = {name: result[name] for name in ("study", "recommended", "pareto", "evaluated", "feasible_designs")}
+    return json.loads(json.dumps(named | {"certificate": entries}))
 
 
 def state_of(database: Database) -> str:
