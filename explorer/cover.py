@@ -225,6 +225,9 @@ class CoverSearch:
         if self.roots.n_boxes:
             self._bound_next_roots()
             return
+        if not len(self._bound):
+            self.complete = True
+            return
         formats = self._open.low[:, self._formats]
         chosen = np.flatnonzero(formats == formats[-1])[-BATCH_BOXES // 2 :]
         parents = self._open.take(chosen)

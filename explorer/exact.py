@@ -142,6 +142,9 @@ class ExactSearch:
         if self._roots.n_boxes:
             self._bound_next_roots()
             return
+        if not len(self._cost):
+            self.complete = True
+            return
         if self._split_rounds & (self._split_rounds + 1) == 0:
             self._seek_from_everywhere()
         self._split_rounds += 1

@@ -92,7 +92,6 @@ def run_shard(problem: Problem, index: int, keep_going: KeepGoing = lambda: True
     else:
         objective = next(each for each in problem.objectives if each.metric == shard.metric)
         search = ExactSearch(problem, objective, problem.document.search.target_gap, roots=boxes)
-    search.complete = not boxes.n_boxes
     while not search.complete and time.perf_counter() - started < problem.document.search.timeout:
         if not keep_going():
             return None

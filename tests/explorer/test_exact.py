@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from explorer.bounds import root_boxes
+from explorer.cover import CoverSearch, empty_archive
 from explorer.exact import ExactSearch, halves
 from explorer.local_search import neighbours
 from explorer.objectives import Objective
@@ -173,6 +174,15 @@ def test_the_same_search_twice_is_the_same():
     first, second = proven(problem), proven(dataclasses.replace(problem))
     assert first.incumbent.cost == second.incumbent.cost and first.boxes_bounded == second.boxes_bounded
     np.testing.assert_array_equal(first.incumbent.point, second.incumbent.point)
+
+
+def test_a_search_of_no_boxes_is_complete_at_once():
+    problem = with_limits(base("one chip"), objectives=(COST, RATE))
+    nothing = root_boxes(problem).take(np.zeros(0, dtype=np.int64))
+    whole = ExactSearch(problem, COST, 0.0, roots=nothing), CoverSearch(problem, 0.01, nothing, empty_archive(problem))
+    for search in whole:
+        search.advance(1)
+        assert search.complete and search.n_open == 0
 
 
 def test_neighbours_stay_inside_the_space_and_are_distinct():
