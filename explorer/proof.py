@@ -10,19 +10,20 @@ import numpy as np
 
 from explorer.bounds import root_boxes
 from explorer.cover import CoverSearch, empty_archive
-from explorer.exact import BATCH_BOXES, ExactSearch, shuffled
+from explorer.exact import ExactSearch, shuffled
 from explorer.hypervolume import proven_hypervolume
 from explorer.local_search import neighbours
 from explorer.problem import Problem
 from models.checks import IntArray
 
-BOXES_PER_CHUNK = 4_096
-"""Boxes bounded in one chunk: about a second of work, the longest a cancellation waits."""
+BOXES_PER_CHUNK = 16_384
+"""Boxes of one scenario after which a chunk ends: about a second of work, the longest a cancellation waits."""
 
 FIRST_PROPOSALS = 20
 """Designs looked at before anything is proven: the most promising box of each array shape."""
 
-PROPOSALS_PER_CHUNK = 4
+PROPOSALS_PER_CHUNK = 2
+"""Designs looked at after each chunk; a proof must be done within the trials of its study."""
 
 FRONT = "front"
 """Name of the certificate of several objectives together."""
@@ -77,19 +78,24 @@ class Proof:
         n = len(self.problem.objectives)
         turn = (n + self.chunks_done) % (n + 1)
         part = min(pending, key=lambda i: (i - turn) % (n + 1))
-        rounds = max(1, BOXES_PER_CHUNK // BATCH_BOXES)
         if part == n:
-            self._advance_cover(rounds)
+            self._advance_cover()
         else:
             while len(self.searches) <= part:
                 objective = self.problem.objectives[len(self.searches)]
                 self.searches.append(ExactSearch(self.problem, objective, self.target_gap))
-            self.searches[part].advance(rounds)
+            self._advance(self.searches[part])
         name = FRONT if part == n else self.problem.objectives[part].metric
         self.wall_s[name] = self.wall_s.get(name, 0.0) + time.perf_counter() - started
         self.chunks_done += 1
 
-    def _advance_cover(self, rounds: int) -> None:
+    def _advance(self, search: ExactSearch | CoverSearch) -> None:
+        """Rounds until about a second is gone; a box of a mixture takes as long as one of each scenario."""
+        ends = search.boxes_bounded + BOXES_PER_CHUNK // len(self.problem.scenarios)
+        while not search.complete and search.boxes_bounded < ends:
+            search.advance(1)
+
+    def _advance_cover(self) -> None:
         if self.cover is None:
             archive = empty_archive(self.problem)
             gap = max(self.target_gap, LEAST_FRONT_GAP)
@@ -100,7 +106,7 @@ class Proof:
                 self.cover.offer(search.incumbent.point[None, :], window, window)
         if self.searches:
             self.cover.pseudo_cost = np.mean([search.pseudo_cost for search in self.searches], axis=0)
-        self.cover.advance(rounds)
+        self._advance(self.cover)
         archive = self.cover.archive
         for i, search in enumerate(self.searches):
             if len(archive.cost):

@@ -198,7 +198,7 @@ def test_what_is_stored_of_a_workflow_is_plain_json(client: TestClient) -> None:
     assert [json.loads(row.inputs)["positionalArgs"] for row in given] == [[workflow_id.removesuffix(".1"), 1]]
     steps = rows_of(client, "operation_outputs", "output, function_id", workflow_id)
     assert [json.loads(row.output) for row in sorted(steps, key=lambda row: row.function_id)] == [
-        {"state": "running", "chunk": 0},
+        {"state": "running", "chunk": 0, "shards": 0},
         {"state": "finished", "n_trials": 10},
         {"state": "succeeded"},
     ]
