@@ -14,8 +14,8 @@ from explorer.document import StudyDocument
 from explorer.inputs import Inputs, inputs_of
 
 PACKAGES = ("models", "explorer")
-UNJUDGED = ("measured",)
-"""Folders of data that no judgement reads."""
+UNJUDGED = ("measured", "__pycache__")
+"""Folders that no judgement depends on: data it does not read, and compiled code, which comes and goes."""
 
 SEARCH_ONLY = {"name", "search", "robustness"}
 """Parts of a study that say how to look, not what a design is judged by."""
@@ -32,7 +32,7 @@ def model_version() -> str:
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*")):
-            if path.is_file() and path.suffix != ".pyc" and not set(UNJUDGED) & set(path.parts):
+            if path.is_file() and not set(UNJUDGED) & set(path.parts):
                 digest.update(path.relative_to(root).as_posix().encode())
                 digest.update(path.read_bytes())
     return f"{importlib.metadata.version('chipfit')}+{digest.hexdigest()[:12]}"
