@@ -477,7 +477,8 @@ def _bound_mixture(problem: Problem, boxes: Boxes, objectives: tuple[Objective, 
     """
     performance, cheapest = corners(problem, boxes)
     windows, n = _mixture_windows(problem), boxes.n_boxes
-    frame = evaluate(performance, cheapest, problem.scenarios[:1], problem.tables, np.zeros((n, 1), dtype=np.int64))[0]
+    first, nothing = problem.scenarios[:1], np.zeros((n, 1), dtype=np.int64)
+    frame = evaluate(performance, cheapest, first, problem.tables, nothing, problem.technology)[0]
     chip = chip_violations(problem.limits, cheapest, frame.figures)
     alive = np.max(np.stack([v[:, 0] for v in chip.values()]), axis=0) <= SLACK
     owner = np.array([scenario for scenario, _ in windows])
@@ -517,7 +518,8 @@ def _best_rates(
     problem: Problem, performance: DesignBatch, cheapest: DesignBatch, scenario: int, wanted: IntArray
 ) -> FloatArray:
     """Best feasible rate of one scenario among wanted alternatives, 0 where none is, shape (n_designs,) [1/s]."""
-    found = evaluate(performance, cheapest, [problem.scenarios[scenario]], problem.tables, wanted)[0]
+    one = [problem.scenarios[scenario]]
+    found = evaluate(performance, cheapest, one, problem.tables, wanted, problem.technology)[0]
     return np.asarray(np.where(worst_violation(found) <= SLACK, found.units_per_s, 0.0).max(axis=1))
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import yaml
 
-from explorer.bounds import idle_parameters
+from explorer.bounds import alternative_costs, bound_boxes, idle_parameters, mixture_point_boxes
 from explorer.document import StudyError
 from explorer.evaluation import evaluate_document
 from explorer.exact import ExactSearch
 from explorer.files import read_yaml
-from explorer.objectives import Objective
+from explorer.objectives import COMBINED, Objective
 from explorer.problem import judge_points, prepare
 from explorer.regret import alone, bests
 from explorer.run import explore_study
@@ -113,6 +113,20 @@ def test_without_a_quality_budget_other_work_stays_in_16_bit():
 
 
 class TestMixtures:
+    def test_bounds_use_the_technology_of_the_study(self):
+        static = {"quantity": "static_w_per_mm2", "value": 0.9, "unit": "W/mm2", "source": "own silicon"}
+        plain, ours = mixture(), mixture()
+        ours["technology"] = {"node_nm": 5, "overlay": [static]}
+        rates = []
+        for problem in map(problem_of, (plain, ours)):
+            points, idle = all_points(problem.space), np.zeros(problem.space.n_designs, dtype=np.int64)
+            objectives = (Objective(COMBINED, True),)
+            exact = alternative_costs(problem, points, idle, idle, objectives)[0][:, 0, 0]
+            bound = bound_boxes(problem, mixture_point_boxes(problem, points), objectives).cost[:, 0]
+            np.testing.assert_allclose(bound, exact, rtol=1e-8)
+            rates.append(exact)
+        assert np.isfinite(rates[0]).any() and not np.array_equal(*rates)
+
     def test_regret_is_the_largest_loss_against_the_best_of_each_scenario_alone(self):
         problem = problem_of(mixture())
         points = all_points(problem.space)
