@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,9 +34,9 @@ class WholePointSampler(BaseSampler):
     def __init__(self, allowed: Distributions) -> None:
         self.allowed = dict(allowed)
 
+    @abstractmethod
     def point(self, study: Study, trial: FrozenTrial) -> list[int]:
         """Index of the value of each parameter."""
-        raise NotImplementedError
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """All parameters."""

@@ -164,6 +164,6 @@ def _from_blocks(data: _ByteArray, entry: _Entry) -> Float32Array:
     rows = next(rows for rows in range(_LONG_ROWS, 0, -1) if n_blocks % rows == 0)
     try:
         values = dequantize(np.array(data).reshape(rows, -1), kind)
-    except NotImplementedError:
+    except NotImplementedError:  # how gguf says that it has no conversion for a block type
         raise ValueError(f"tensors of type {kind.name} cannot be converted") from None
     return np.asarray(values, dtype=np.float32).reshape(entry.shape)

@@ -98,7 +98,10 @@ def first_key() -> list[str]:
     return shlex.split(found[1])
 
 
-@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+@pytest.mark.skipif(
+    shutil.which("docker-compose") is None,
+    reason="docker-compose is not installed, a Debian package that nothing but this check needs",
+)
 def test_compose_accepts_its_file_with_a_password_and_asks_for_one_without() -> None:
     plain = {name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"}
     command = ["docker-compose", "--file", str(ROOT / "docker-compose.yml"), "config"]
