@@ -56,7 +56,7 @@ class Team:
         parts = [(*_cut(rows, part), *args) for part in np.array_split(np.arange(n_rows), self._n_others + 1)]
         best = problem.mixture.best_units_per_s
         rates = None if best is None else best()
-        sent = [self._pool.submit(_work, problem.only, rates, work, part) for part in parts[1:]]
+        sent = [self._sent(problem.only, rates, work, part) for part in parts[1:]]
         found = [work(problem, *parts[0])]
         for part, each in zip(parts[1:], sent, strict=True):
             other = self._result(each)
@@ -64,12 +64,20 @@ class Team:
         return found
 
     def _available(self) -> bool:
-        return not self._gone and all(each.done() for each in self._ready)
+        return not self._gone and all(each.done() and each.exception() is None for each in self._ready)
 
-    def _result(self, sent: Future[Any]) -> Any:
+    def _sent(self, *args: Any) -> Future[Any] | None:
+        """A part on its way to another process, None where it is gone."""
+        try:
+            return self._pool.submit(_work, *args)
+        except BrokenProcessPool:
+            self._gone = True
+            return None
+
+    def _result(self, sent: Future[Any] | None) -> Any:
         """What another process found, None where it is gone."""
         try:
-            return sent.result()
+            return None if sent is None else sent.result()
         except BrokenProcessPool:
             self._gone = True
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -44,6 +45,25 @@ def test_work_goes_on_here_when_the_other_process_dies(helped):
     (pid,) = helped.team[0]._pool._processes
     os.kill(pid, signal.SIGKILL)
     np.testing.assert_array_equal(bound_boxes(helped, boxes, helped.objectives).cost, whole)
+
+
+def test_work_is_done_here_where_the_pool_is_broken(helped):
+    others = helped.team[0]
+    (pid,) = others._pool._processes
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(BrokenProcessPool):
+        others._pool.submit(int).result(timeout=60)
+    for _ in range(2):
+        assert sum(others.shared(helped, len_of, (np.arange(10_000),), ())) == 10_000
+
+
+def test_a_process_that_could_not_prepare_is_left_out(helped):
+    others = Team(helped.team[0]._pool, 1)
+    others._ready[0].result(timeout=60)
+    failed = type(others._ready[0])()
+    failed.set_exception(BrokenProcessPool())
+    others._ready = [failed]
+    assert others.shared(helped, len_of, (np.arange(10_000),), ()) == [10_000]
 
 
 def test_no_process_is_started_for_one():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,7 @@ def shard_jobs(url: str, states: str) -> list[tuple[str, int]]:
 def test_two_workers_share_a_proof_and_find_what_one_process_finds(postgres_server: PostgresServer) -> None:
     url = postgres_server.create_database()
     document = sharded_study()
-    database = migrated(url)
-    with workers(url, 2):
+    with closing(migrated(url)) as database, workers(url, 2):
         wait_for(lambda: n_executors(url) == 2, 60.0)
         queue(database, document)
         result = result_of_study(database, 120.0)
@@ -94,7 +94,6 @@ def test_two_workers_share_a_proof_and_find_what_one_process_finds(postgres_serv
     assert result["certificate"][0]["complete"] and result["certificate"][0]["gap"] <= 0.05
     done = shard_jobs(url, "SUCCESS")
     assert len(done) == SHARDS and len({executor for executor, _ in done}) == 2
-    database.close()
 
 
 def test_an_outcome_is_stored_once_and_goes_with_its_study(database: Database) -> None:
