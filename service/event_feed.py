@@ -42,15 +42,17 @@ class EventFeed:
         look = self.looks.get(study_id)
         if look is None:
             look = self.looks[study_id] = asyncio.create_task(self._look(study_id, after))
-            look.add_done_callback(lambda _: self.looks.pop(study_id, None))
         found = await asyncio.shield(look)
         if found.after > after:
             return await self.now(study_id, after)
         return Batch(after, [event for event in found.events if event.id > after], found.is_last)
 
     async def _look(self, study_id: str, after: int) -> Batch:
-        await asyncio.sleep(self.interval_s)
-        return await self.now(study_id, after)
+        try:
+            await asyncio.sleep(self.interval_s)
+            return await self.now(study_id, after)
+        finally:
+            del self.looks[study_id]  # before it is done: who waits for what is done never lets the others run
 
 
 def _read(database: Database, study_id: str, after: int) -> Batch:
