@@ -11,22 +11,18 @@ from explorer.problem import Judgement, Problem
 from models.checks import FloatArray
 from models.evaluation import ScenarioEvaluation
 from models.hardware.area import area_breakdown_mm2, area_interval_mm2, die_area_mm2
-from models.hardware.cost import system_cost_breakdown_usd, unit_cost_breakdown_usd, unit_cost_usd
+from models.hardware.cost import system_cost_breakdown_usd, unit_cost_breakdown_usd
 from models.hardware.design import DesignBatch, macs_per_cycle_per_core, take
+from models.hardware.energy import energy_per_access
 from models.hardware.intervals import (
     energy_interval_j,
     power_interval_w,
     unit_cost_interval_usd,
     work_cost_interval_usd,
 )
-from models.hardware.power import (
-    exceeds_cooling,
-    full_rate_breakdown_w,
-    full_rate_power_w,
-    power_density_w_per_mm2,
-)
+from models.hardware.power import full_rate_breakdown_w, power_density_w_per_mm2
 from models.hardware.rates import RATE_CLASSES, rate_ratios
-from models.operators.step import run_step
+from models.operators.step import StepActivity
 from models.technology import Technology
 
 Interval = tuple[FloatArray, FloatArray]
@@ -39,37 +35,51 @@ def figures_document(problem: Problem, designs: DesignBatch, index: int, work: S
     Times count as known: what the interval of a rate adds to energy and cost of the work is not in it.
     """
     used, one = problem.technology, take(designs, [index])
-    full_rate = full_rate_breakdown_w(one, used)
+    area = die_area_mm2(one, used)
+    full_rate = full_rate_breakdown_w(one, used, energy_per_access(one, used, area))
+    full_rate_w = sum(full_rate.values(), np.zeros(1))
     energy_j = _energy_parts_j(work, index)
     per_unit_usd = work.figures.usd_per_s[index] * work.n_chips / work.units_per_s[index]
     electricity_usd = work.energy_per_unit_j[index] * work.figures.usd_per_j[index]
-    area_mm2 = area_interval_mm2(one, used)
+    area_mm2 = area_interval_mm2(one, used, area_mm2=area)
     unit_cost = unit_cost_interval_usd(one, used, area_mm2)
+    cost_parts, system_parts = unit_cost_breakdown_usd(one, used, area), system_cost_breakdown_usd(one, used, area)
     return {
-        "area_mm2": _figure(die_area_mm2(one, used), area_mm2, area_breakdown_mm2(one, used)),
-        "full_rate_power_w": _figure(full_rate_power_w(one, used), power_interval_w(full_rate, used), full_rate),
+        "area_mm2": _figure(area, area_mm2, area_breakdown_mm2(one, used)),
+        "full_rate_power_w": _figure(full_rate_w, power_interval_w(full_rate, used), full_rate),
         "static_power_w": _figure(full_rate["static"], power_interval_w({"static": full_rate["static"]}, used)),
         "average_power_w": _of_energy(work.average_power_w[index], energy_j, used),
-        "unit_cost_usd": _figure(unit_cost_usd(one, used), unit_cost, unit_cost_breakdown_usd(one, used)),
-        "system_cost_usd": {"parts": _parts(system_cost_breakdown_usd(one, used))},
+        "unit_cost_usd": _figure(system_parts["chip"], unit_cost, cost_parts),
+        "system_cost_usd": {"parts": _parts(system_parts)},
         "energy_per_unit_j": _of_energy(work.energy_per_unit_j[index], energy_j, used) | {"parts": _parts(energy_j)},
         "usd_per_unit": _figure(
             per_unit_usd + electricity_usd,
-            work_cost_interval_usd(one, per_unit_usd, electricity_usd, energy_j, used, unit_cost),
+            work_cost_interval_usd(system_parts, per_unit_usd, electricity_usd, energy_j, unit_cost, used),
             {"capital_and_host": per_unit_usd, "electricity": electricity_usd},
         ),
     }
 
 
-def idle_document(problem: Problem, judgement: Judgement, index: int) -> dict[str, Any]:
+def idle_document(
+    judgement: Judgement, index: int, done: StepActivity, area: Mapping[str, Any]
+) -> dict[str, Any]:
     """
     Return which share of the die and of the power waits while the chip does the work of the first scenario.
 
     Arrays, lanes, memory interfaces and links are as busy as a step at the highest clock keeps them; the other parts
     of a die are not counted as idle. Power that switches nothing is static power over average power.
+
+    Parameters
+    ----------
+    judgement : Judgement
+    index : int
+        Position of the design.
+    done : StepActivity
+        What a step of the first scenario does, of `chosen_steps`.
+    area : mapping
+        The die area of `figures_document`.
     """
-    compiled, work, one = problem.scenarios[0], judgement.evaluations[0], take(judgement.designs, [index])
-    done = run_step(compiled.program, one, problem.tables, alternatives=np.array([[judgement.chosen[0][index]]]))
+    work, one = judgement.evaluations[0], take(judgement.designs, [index])
     cycles_per_s = one.n_cores * one.clock_hz
     macs_per_s = macs_per_cycle_per_core(one) * cycles_per_s
     rates = dict(zip(RATE_CLASSES, rate_ratios(one)[0], strict=True))
@@ -80,11 +90,10 @@ def idle_document(problem: Problem, judgement: Judgement, index: int) -> dict[st
         "links": _seconds(done.link_bytes[0, 0], max(one.scale_up_bytes_per_s[0], one.scale_out_bytes_per_s[0])),
     }
     busy = {name: min(float(seconds / done.time_s[0, 0]), 1.0) for name, seconds in busy_s.items()}
-    parts = area_breakdown_mm2(one, problem.technology)
-    waiting_mm2 = sum(float(parts[name][0]) * (1.0 - share) for name, share in busy.items())
+    waiting_mm2 = sum(area["parts"][name] * (1.0 - share) for name, share in busy.items())
     return {
         "busy_fractions": busy,
-        "idle_area_fraction": waiting_mm2 / float(die_area_mm2(one, problem.technology)[0]),
+        "idle_area_fraction": waiting_mm2 / area["value"],
         "idle_power_fraction": float(work.figures.static_w[index, 0] / work.average_power_w[index, 0]),
     }
 
@@ -122,9 +131,9 @@ def warnings_of(problem: Problem, designs: DesignBatch, index: int) -> list[dict
     """What a reader must know of one design and no limit says: heat beyond known cooling, a node between tables."""
     used, one = problem.technology, take(designs, [index])
     found: list[dict[str, Any]] = []
-    if bool(exceeds_cooling(one, used)[0]):
-        density = float(power_density_w_per_mm2(one, used)[0])
-        limit = used.constants["power"]["highest_power_density_w_per_mm2"]
+    density = float(power_density_w_per_mm2(one, used)[0])
+    limit = used.constants["power"]["highest_power_density_w_per_mm2"]
+    if density > limit:
         detail = f"power density of {density:.2f} W/mm2 is above {limit:g} W/mm2, what known cooling takes"
         found.append({"code": "cooling", "detail": detail, "value_w_per_mm2": density, "limit_w_per_mm2": limit})
     node = float(one.node_nm[0])

@@ -13,7 +13,7 @@ from explorer.chip_report import figures_document, idle_document, technology_doc
 from explorer.document import StudyDocument, StudyError, read_document
 from explorer.identity import model_version
 from explorer.inputs import Inputs, named_trace, with_named_workload
-from explorer.intervals import intervals_document
+from explorer.intervals import chosen_steps, intervals_document
 from explorer.known_work import KnownWork
 from explorer.percentiles import design_percentiles, states_arrivals
 from explorer.problem import Judgement, Problem, evaluate_all, judge_evaluated
@@ -226,16 +226,17 @@ def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | No
     """One judged design as plain data; `serves` says whether it does the work, `feasible` whether it is in budget."""
     metrics = metrics_document(problem, judgement, index)
     figures = figures_document(problem, judgement.designs, index, judgement.evaluations[0])
+    steps = chosen_steps(problem, judgement, index)
     document: dict[str, Any] = {
         "design": design_document(judgement.designs, index),
         "operating_point": operating_point(problem, judgement, index),
         "metrics": metrics,
-        "intervals": intervals_document(problem, judgement, index, metrics, figures),
+        "intervals": intervals_document(problem, judgement, index, metrics, figures, steps),
         "serves": serves(judgement, index),
         "feasible": bool(judgement.feasible[index]),
         "excess_fractions": excess_document(judgement, index),
         "figures": figures,
-        "idle": idle_document(problem, judgement, index),
+        "idle": idle_document(judgement, index, steps[0], figures["area_mm2"]),
         "warnings": warnings_of(problem, judgement.designs, index),
         "technology": technology_document(problem),
         "model_version": model_version(),

@@ -15,7 +15,7 @@ from explorer.space import point_of
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch, take
 from models.operators.intervals import NORMAL_90
-from models.operators.step import StepProgram, run_step
+from models.operators.step import StepActivity, StepProgram, run_step
 from models.operators.term_spread import UNCALIBRATED_SHARE, StepSpread, step_spread
 from models.serving.steady import CompiledServing
 from models.tables import constants
@@ -53,6 +53,7 @@ def intervals_document(
     index: int,
     metrics: Mapping[str, Any],
     figures: Mapping[str, Mapping[str, Any]],
+    steps: Sequence[StepActivity] | None = None,
 ) -> dict[str, Any]:
     """
     Return metric -> {low, high, label} of one judged design, whose `figures_document` is known.
@@ -62,7 +63,7 @@ def intervals_document(
     `label` is `uncalibrated` where a part of the step is of an operator, size or format that no measurement shows, else
     `calibrated`. With several scenarios the widest step is taken.
     """
-    step, first_token, calibrated = _times(problem, judgement, index)
+    step, first_token, calibrated = _times(problem, judgement, index, steps or chosen_steps(problem, judgement, index))
     found = {}
     for name, value in metrics.items():
         figure = figures.get(FIGURE_OF.get(name, name), {})
@@ -82,12 +83,23 @@ def _time_share(name: str, figure: Mapping[str, Any]) -> float:
     return 1.0 if part is None else float(figure["parts"][part] / sum(figure["parts"].values()))
 
 
-def _times(problem: Problem, judgement: Judgement, index: int) -> tuple[float, float, bool]:
+def chosen_steps(problem: Problem, judgement: Judgement, index: int) -> list[StepActivity]:
+    """What a step of each scenario does on one judged design at its chosen alternative, operator by operator."""
+    one = take(judgement.designs, [index])
+    return [
+        run_step(each.program, one, problem.tables, alternatives=np.array([[chosen[index]]]), keep_terms=True)
+        for each, chosen in zip(problem.scenarios, judgement.chosen, strict=True)
+    ]
+
+
+def _times(
+    problem: Problem, judgement: Judgement, index: int, steps: Sequence[StepActivity]
+) -> tuple[float, float, bool]:
     """Half widths of log of the step and of the first token, and whether measurements show what takes the time."""
     designs = take(judgement.designs, [index])
     half_width, first_token, calibrated = 0.0, 0.0, True
-    for compiled, chosen in zip(problem.scenarios, judgement.chosen, strict=True):
-        step = _spread(problem, compiled.program, designs, np.array([[chosen[index]]]))
+    for compiled, chosen, done in zip(problem.scenarios, judgement.chosen, steps, strict=True):
+        step = step_spread(compiled.program, np.array([[chosen[index]]]), done.terms, done.time_s)
         half_width = max(half_width, float(step.half_width[0]))
         calibrated = calibrated and bool(step.uncalibrated_share[0] <= UNCALIBRATED_SHARE)
         if isinstance(compiled, CompiledServing):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,9 +44,10 @@ def require_at_least(name: str, values: ArrayLike, minimum: float, unit: str = "
 
 def require_known(kind: str, name: str, known: Iterable[str]) -> str:
     """Return `name` if it is one of `known`, else raise with a suggestion and the whole list."""
-    names = sorted(known)
-    if name in names:
+    listed_once = known if isinstance(known, Collection) else list(known)
+    if isinstance(name, str) and name in listed_once:
         return name
+    names = sorted(listed_once)
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     suggestion = f", did you mean '{near[0]}'?" if near else ""
     listed = ", ".join(names[:40]) + (f", ... ({len(names)} in all)" if len(names) > 40 else "")

@@ -104,16 +104,17 @@ class Technology:
         changed = dict(self.constants) | {group: MappingProxyType(dict(group_values) | {name: value})}
         return _technology(self.curves, changed, self.overlay)
 
-    def with_constants_of_each(self, group: str, factors: Mapping[str, FloatArray]) -> Technology:
+    def with_constants_of_each(self, group: str, changed: Mapping[str, FloatArray]) -> Technology:
         """
-        Return the same technology with constants times a factor of each design, shape (n_designs,).
+        Return the same technology with constants that each design has its own values of, shape (n_designs,).
 
         It holds for one batch of designs, whose formulas must use these constants element by element.
         """
         values: dict[str, float] = dict(self.constants[require_known("group of constants", group, self.constants)])
-        own = {name: values[require_known(f"constant of {group}", name, values)] * f for name, f in factors.items()}
-        changed = dict(self.constants) | {group: values | cast(dict[str, float], own)}
-        return _technology(self.curves, changed, self.overlay)
+        for name in changed:
+            require_known(f"constant of {group}", name, values)
+        groups = dict(self.constants) | {group: values | cast(dict[str, float], changed)}
+        return _technology(self.curves, groups, self.overlay)
 
     def with_scaled_curve(self, quantity: str, factor: float) -> Technology:
         """Return the same technology with one quantity times a factor at every node."""

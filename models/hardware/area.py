@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
 
 from models.checks import FloatArray
-from models.hardware.area_terms import CORE_PARTS, core_terms, outer_terms
+from models.hardware.area_terms import CORE_PARTS, EFFECTS, core_terms, outer_terms
 from models.hardware.design import DesignBatch, take
 from models.hardware.memory import memory_column, second_tier_column
 from models.tables import DATA, read_rows
@@ -149,13 +148,17 @@ def area_violation_ratio(
 
 
 def area_interval_mm2(
-    designs: DesignBatch, technology: Technology | None = None, coverage: float = 0.9
+    designs: DesignBatch,
+    technology: Technology | None = None,
+    coverage: float = 0.9,
+    area_mm2: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """
     Return the interval that holds the area of a real die of each design.
 
     The spread in the logarithm is sqrt(J C J' + s^2): the fitted constants' posterior covariance C through the
-    sensitivities J of the log area, and the scatter s of whole dies about the model.
+    sensitivities J of the log area, and the scatter s of whole dies about the model. `area_mm2` is the area of the
+    designs where the caller has it already.
 
     Returns
     -------
@@ -168,7 +171,7 @@ def area_interval_mm2(
     variance = np.einsum("di,ij,dj->d", sensitivity, covariance, sensitivity)
     spread = np.sqrt(variance + used.constants["area"]["residual_log_sd"] ** 2)
     factor = np.exp(NormalDist().inv_cdf(0.5 + coverage / 2.0) * spread)
-    area = die_area_mm2(designs, used)
+    area = die_area_mm2(designs, used) if area_mm2 is None else area_mm2
     return area / factor, area * factor
 
 
@@ -179,32 +182,18 @@ def area_log_sensitivity(designs: DesignBatch, names: tuple[str, ...], technolog
     Returns
     -------
     array of shape (n_designs, n_constants)
-        Central differences. [1]
+        Central differences, all in one call. [1]
     """
-    step = 1e-4
-    effects = {name for name in names if "log_effect" in name}
-    scaled = [name for name in names if name not in effects]
-    rows = dict(zip(scaled, _scaled_log_sensitivity(designs, scaled, technology, step), strict=True))
-    for name in effects:
-        value = technology.constants["area"][name]
-        ends = (technology.with_constant("area", name, end) for end in (value - step, value + step))
-        low, high = (die_area_mm2(designs, each) for each in ends)
-        rows[name] = np.log(high / low) / (2.0 * step)
-    return np.stack([rows[name] for name in names], axis=1)
-
-
-def _scaled_log_sensitivity(
-    designs: DesignBatch, names: Sequence[str], technology: Technology, step: float
-) -> FloatArray:
-    """Central differences in the logarithms of constants, all in one call, shape (n_constants, n_designs) [1]."""
-    copies = take(designs, np.tile(np.arange(designs.n_designs), 2 * len(names)))
-    factor = np.ones((len(names), 2 * len(names)))
-    for i in range(len(names)):
-        factor[i, 2 * i : 2 * i + 2] = 1.0 - step, 1.0 + step
-    own = np.repeat(factor, designs.n_designs, axis=1)
-    changed = technology.with_constants_of_each("area", dict(zip(names, own, strict=True)))
-    area = die_area_mm2(copies, changed).reshape(len(names), 2, designs.n_designs)
-    return np.asarray(np.log(area[:, 1] / area[:, 0]) / (2.0 * step))
+    n_names, step, values = len(names), 1e-4, technology.constants["area"]
+    copies = take(designs, np.tile(np.arange(designs.n_designs), 2 * n_names))
+    own = {}
+    for i, name in enumerate(names):
+        ends, width = np.full(2 * n_names, values[name]), 1.0 if name in EFFECTS else values[name]
+        ends[2 * i : 2 * i + 2] += step * width * np.array([-1.0, 1.0])
+        own[name] = np.repeat(ends, designs.n_designs)
+    area = die_area_mm2(copies, technology.with_constants_of_each("area", own))
+    low, high = np.moveaxis(area.reshape(n_names, 2, designs.n_designs), 1, 0)
+    return np.asarray(np.log(high / low).T / (2.0 * step))
 
 
 @functools.cache

@@ -16,7 +16,12 @@ MIB = 1024.0**2
 Constants = Mapping[str, float]
 
 EFFECT_NODES_NM = (5.0, 6.0, 7.0, 8.0, 12.0)
-"""Nodes at which the fitted log effects apply; between them linear, beyond them constant."""
+"""Nodes at which the fitted log effects apply, zero at 7 nm; between them linear, beyond them constant."""
+
+EFFECTS: Mapping[str, float] = {
+    "node_log_effect_5": 5.0, "node_log_effect_6": 6.0, "node_log_effect_8": 8.0, "node_log_effect_16": 12.0,
+}  # fmt: skip
+"""Fitted log effect -> its node [nm]."""
 
 CORE_PARTS = ("matrix_arrays", "vector_lanes", "core_control", "register_files", "scratchpad", "shared_buffer")
 """Parts that pay the uncore share."""
@@ -24,18 +29,17 @@ CORE_PARTS = ("matrix_arrays", "vector_lanes", "core_control", "register_files",
 
 def logic_scale(designs: DesignBatch, technology: Technology) -> FloatArray:
     """Area of a given amount of logic over that at 7 nm, shape (n_designs,) [1]."""
-    nodes = designs.node_nm
-    if designs.n_designs > 1 and (nodes == nodes[0]).all():
-        return np.full(nodes.shape, _logic_scale_at(nodes[:1], technology)[0])
-    return _logic_scale_at(nodes, technology)
+    nodes, c = designs.node_nm, technology.constants["area"]
+    distinct = nodes[:1] if designs.n_designs > 1 and (nodes == nodes[0]).all() else nodes
+    density = technology.at_node("area_model_logic_density", distinct)
+    effect = np.exp(sum(c[name] * weight for name, weight in zip(EFFECTS, _effect_weights(distinct), strict=True)))
+    return np.broadcast_to(c["reference_logic_density_mtr_per_mm2"] / density * effect, nodes.shape)
 
 
-def _logic_scale_at(node_nm: FloatArray, technology: Technology) -> FloatArray:
-    c = technology.constants["area"]
-    effects = [c["node_log_effect_5"], c["node_log_effect_6"], 0.0, c["node_log_effect_8"], c["node_log_effect_16"]]
-    effect = np.exp(np.interp(node_nm, EFFECT_NODES_NM, effects))
-    density = technology.at_node("area_model_logic_density", node_nm)
-    return np.asarray(c["reference_logic_density_mtr_per_mm2"] / density * effect)
+def _effect_weights(node_nm: FloatArray) -> list[FloatArray]:
+    """Weight of each of `EFFECTS` at each node, shape (n_nodes,) [1]."""
+    own = np.eye(len(EFFECT_NODES_NM))
+    return [np.interp(node_nm, EFFECT_NODES_NM, own[EFFECT_NODES_NM.index(node)]) for node in EFFECTS.values()]
 
 
 def sram_scale(designs: DesignBatch, technology: Technology) -> FloatArray:

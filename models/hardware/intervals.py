@@ -8,7 +8,7 @@ import numpy as np
 
 from models.checks import FloatArray, require_known
 from models.hardware.area import area_interval_mm2, die_area_mm2
-from models.hardware.cost import good_die_cost_usd, system_cost_breakdown_usd, unit_cost_breakdown_usd
+from models.hardware.cost import good_die_cost_usd, unit_cost_breakdown_usd
 from models.hardware.design import DesignBatch
 from models.technology import Technology, default_technology
 
@@ -64,13 +64,14 @@ def unit_cost_interval_usd(
     """
     used = technology or default_technology()
     c = used.constants["cost"]
-    parts = unit_cost_breakdown_usd(designs, used)
+    area = die_area_mm2(designs, used)
+    parts = unit_cost_breakdown_usd(designs, used, area)
     total = sum(parts.values(), np.zeros(designs.n_designs))
     on_top = 1.0 + c["test_and_board_fraction"]
     memory = parts["memory"] + parts["second_tier"]
-    largest_mm2 = (area_mm2 or area_interval_mm2(designs, used))[1]
+    largest_mm2 = (area_mm2 or area_interval_mm2(designs, used, area_mm2=area))[1]
     ratios = (
-        (on_top * parts["logic"], _logic_factor(designs, largest_mm2, used)),
+        (on_top * parts["logic"], _logic_factor(designs, area, largest_mm2, used)),
         (on_top * memory, np.full(designs.n_designs, c["memory_price_factor_90"])),
         (on_top * parts["packaging"], np.full(designs.n_designs, c["packaging_factor_90"])),
         (parts["test_and_board"], np.full(designs.n_designs, c["test_and_board_factor_90"])),
@@ -103,12 +104,12 @@ def power_interval_w(parts_w: Mapping[str, FloatArray], technology: Technology |
 
 
 def work_cost_interval_usd(
-    designs: DesignBatch,
+    system_usd: Mapping[str, FloatArray],
     capital_usd: FloatArray,
     electricity_usd: FloatArray,
     energy_j: Mapping[str, FloatArray],
+    unit_cost_usd: Interval,
     technology: Technology | None = None,
-    unit_cost_usd: Interval | None = None,
 ) -> Interval:
     """
     Return the 90 % interval of what a piece of work costs, its time taken as known.
@@ -117,29 +118,26 @@ def work_cost_interval_usd(
 
     Parameters
     ----------
-    designs : DesignBatch
-        Of n_designs entries.
+    system_usd : mapping of part to array of shape (n_designs,)
+        Of `system_cost_breakdown_usd`. [USD]
     capital_usd, electricity_usd : arrays of shape (n_designs,)
         Parts of the cost. [USD]
     energy_j : mapping of part to array of shape (n_designs,)
         Keys of `ENERGY_SPREADS`. [J]
+    unit_cost_usd : pair of arrays of shape (n_designs,)
+        Of `unit_cost_interval_usd`. [USD]
     technology : Technology, optional
         The shipped one where left out.
-    unit_cost_usd : pair of arrays of shape (n_designs,), optional
-        Interval of the manufacturing cost where it is known already, else `unit_cost_interval_usd`. [USD]
 
     Returns
     -------
     low, high : arrays of shape (n_designs,)
         [USD]
     """
-    used = technology or default_technology()
-    system = system_cost_breakdown_usd(designs, used)
-    chip_usd = capital_usd * system["chip"] / sum(system.values(), np.zeros(designs.n_designs))
-    unit = system["chip"]
-    whole_j = sum(energy_j.values(), np.zeros(designs.n_designs))
-    chip = unit_cost_usd or unit_cost_interval_usd(designs, used)
-    spreads = zip(chip, energy_interval_j(energy_j, used), strict=True)
+    unit = system_usd["chip"]
+    chip_usd = capital_usd * unit / sum(system_usd.values(), np.zeros(len(unit)))
+    whole_j = sum(energy_j.values(), np.zeros(len(unit)))
+    spreads = zip(unit_cost_usd, energy_interval_j(energy_j, technology), strict=True)
     widths = [np.hypot(chip_usd * (u / unit - 1.0), electricity_usd * (e / whole_j - 1.0)) for u, e in spreads]
     total = capital_usd + electricity_usd
     return np.asarray(total - widths[0]), np.asarray(total + widths[1])
@@ -158,10 +156,11 @@ def _combined(parts: Mapping[str, FloatArray], spreads: Mapping[str, str], techn
     return np.asarray(total - np.sqrt(down)), np.asarray(total + np.sqrt(up))
 
 
-def _logic_factor(designs: DesignBatch, largest_mm2: FloatArray, technology: Technology) -> FloatArray:
+def _logic_factor(
+    designs: DesignBatch, area: FloatArray, largest_mm2: FloatArray, technology: Technology
+) -> FloatArray:
     """Factor of the 90 % interval of the logic cost, upwards, shape (n_designs,) [1]."""
     c = technology.constants["cost"]
-    area = die_area_mm2(designs, technology)
     die_mm2 = area / designs.n_dies
     base = good_die_cost_usd(die_mm2, designs.node_nm, technology)
     larger = largest_mm2 / designs.n_dies

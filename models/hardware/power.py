@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.checks import BoolArray, FloatArray
+from models.checks import FloatArray
 from models.hardware.area import die_area_mm2
 from models.hardware.design import CoreControl, DesignBatch, macs_per_cycle_per_core
 from models.hardware.energy import BITS, EnergyPerAccess, energy_per_access
@@ -153,12 +153,6 @@ def power_violation_ratio(
 def power_density_w_per_mm2(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
     """Return the cap, or full-rate power where that is less, over the die area, shape (n_designs,) [W/mm2]."""
     used = technology or default_technology()
-    power = np.minimum(designs.tdp_w, full_rate_power_w(designs, used))
-    return np.asarray(power / die_area_mm2(designs, used))
-
-
-def exceeds_cooling(designs: DesignBatch, technology: Technology | None = None) -> BoolArray:
-    """Return whether the power density is above what known cooling takes, shape (n_designs,); a warning, no limit."""
-    used = technology or default_technology()
-    limit = used.constants["power"]["highest_power_density_w_per_mm2"]
-    return np.asarray(power_density_w_per_mm2(designs, used) > limit)
+    area = die_area_mm2(designs, used)
+    power = np.minimum(designs.tdp_w, full_rate_power_w(designs, used, energy_per_access(designs, used, area)))
+    return np.asarray(power / area)

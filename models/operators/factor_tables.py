@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,8 +58,7 @@ class FactorTables:
         `columns` of shape (n_designs, n_wanted) only those entries of each row are returned.
         """
         rate = np.broadcast_to(rate_ratio, (designs.n_designs,))
-        keys = np.ascontiguousarray(np.stack([*[getattr(designs, field) for field in fields], rate], axis=1))
-        packed = [key.tobytes() for key in keys]
+        packed = list(_keys(designs, fields, rate))
         position = self._position.setdefault(name, {})
         missing = {key: i for i, key in enumerate(packed) if key not in position}
         if missing:
@@ -70,6 +69,13 @@ class FactorTables:
         index = np.array([position[key] for key in packed])
         rows = self._rows[name]
         return np.asarray(rows[index] if columns is None else rows[index[:, None], columns])
+
+    def holds(
+        self, name: Hashable, designs: DesignBatch, fields: Sequence[str], *, rate_ratio: FloatArray | float = 1.0
+    ) -> bool:
+        """Whether a table has the rows of all designs already."""
+        position = self._position.get(name)
+        return bool(position) and all(key in position for key in _keys(designs, fields, rate_ratio))
 
     def _append(self, name: Hashable, keys: list[bytes], built: FloatArray, wanted: list[bytes]) -> None:
         """Store new rows, growing by doubling; a table that is full keeps only what is wanted now."""
@@ -88,3 +94,10 @@ class FactorTables:
         rows[used:needed] = built
         position.update(zip(keys, range(used, needed), strict=True))
         self._rows[name] = rows
+
+
+def _keys(designs: DesignBatch, fields: Sequence[str], rate_ratio: FloatArray | float) -> Iterator[bytes]:
+    """Values of some fields and the rate of each design, as one key."""
+    rate = np.broadcast_to(rate_ratio, (designs.n_designs,))
+    keys = np.ascontiguousarray(np.stack([*[getattr(designs, field) for field in fields], rate], axis=1))
+    return (key.tobytes() for key in keys)

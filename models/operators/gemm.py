@@ -13,10 +13,10 @@ from models.operators.tiling import (
     ACCUMULATOR_BYTES,
     SPLITS,
     TILE_SIDES,
+    ShapeTiles,
     k_per_step,
-    streamed_share,
+    shape_tiles,
     tile_cost,
-    tile_counts,
     tile_fits,
 )
 from models.operators.tiling_kernel import least_cycles
@@ -32,6 +32,7 @@ def onchip_cycles(
     rate_ratio: ArrayLike,
     constants: GemmConstants | None = None,
     splits: tuple[int, ...] = SPLITS,
+    tiles: ShapeTiles | None = None,
 ) -> FloatArray:
     """
     Return the core cycles of the fastest tiling, main memory and power aside.
@@ -61,6 +62,8 @@ def onchip_cycles(
         The global set where left out.
     splits : tuple of int, optional
         Parts into which k may be cut; (1,) for kernels that never cut it.
+    tiles : ShapeTiles, optional
+        Of these shapes and splits, where they are known already.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def onchip_cycles(
     m, n, k, element_bytes = (
         np.ascontiguousarray(np.broadcast_to(values, (n_shapes,))) for values in (*sizes, element_bytes)
     )
-    return _least_cycles(designs, m, n, k, element_bytes, ratio, used, splits)
+    return _least_cycles(designs, m, n, k, element_bytes, ratio, used, splits, tiles or shape_tiles(m, n, k, splits))
 
 
 def _least_cycles(
@@ -95,10 +98,10 @@ def _least_cycles(
     rate_ratio: FloatArray,
     constants: GemmConstants,
     splits: tuple[int, ...],
+    tiles: ShapeTiles,
 ) -> FloatArray:
     """Least cycles over all tilings, from factors of design and tile, and of shape and tile."""
     cost = tile_cost(designs, constants)
-    tiles = tile_counts(m, n, k)
     old = designs.bulk_async_copy == 0
     overhead = np.where(old, constants.tile_cycles_without_bulk_copy, constants.tile_cycles)
     shape = (designs.n_designs, len(m))
@@ -116,14 +119,14 @@ def _least_cycles(
         constants.split_cost_ratio * overhead,
         cost.cycles_per_k_step,
         cost.least_cycles_per_k_step,
-        streamed_share(m, n),
+        tiles.streamed_share,
         designs.stationarity.astype(np.int64),
         np.where(tile_fits(designs), cost.fixed_cycles, np.inf),
         k,
         m * n,
         np.ascontiguousarray(element_bytes),
-        tiles,
-        np.where(np.isfinite(tiles), np.arange(1, tiles.shape[2] + 1), 0).max(axis=2),
+        tiles.tiles,
+        tiles.tried,
         TILE_SIDES.sum(axis=0),
         np.array(splits, dtype=np.float64),
         constants.k_tile_elements,

@@ -9,6 +9,7 @@ from `FactorTables`, rows filled on demand and shared by all designs and boxes o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -40,6 +41,7 @@ from models.operators.gemm import (
     onchip_cycles,
 )
 from models.operators.state import state_time_s
+from models.operators.tiling import ShapeTiles, shape_tiles
 from models.precision.promotion import NO_CLASS
 from models.tables import constants
 
@@ -124,6 +126,11 @@ class StepProgram:
     """Position in `gemm_shapes` -> block of shapes whose cycles are tabulated together."""
     calibration: Calibration = UNCALIBRATED
     """Constants of all its operators."""
+
+    @functools.cached_property
+    def gemm_tiles(self) -> ShapeTiles:
+        """Tiles of `gemm_shapes`."""
+        return shape_tiles(*(self.gemm_shapes[name] for name in ("m", "n", "k")))
 
 
 @dataclass(frozen=True)
@@ -424,6 +431,11 @@ def _cycles(
             cycles[:, columns] = _block_cycles(program, designs, every, index[columns], code, WHOLE, rates, tables)
         return cycles
     cycles, index, blocks, codes = np.empty(ids.shape), index[ids], blocks[ids], computed[ids]
+    if all(_knows_all_shapes(program, designs, code, rates, tables) for code in np.unique(computed)):
+        for code in np.unique(codes):
+            found = _block_cycles(program, designs, every, index, code, WHOLE, rates, tables)
+            cycles = np.where(codes == code, found, cycles)
+        return cycles
     first, last = blocks.min(axis=1), blocks.max(axis=1)
     for block in np.unique(program.gemm_shape_block):
         rows = np.flatnonzero((first <= block) & (block <= last))
@@ -434,6 +446,13 @@ def _cycles(
             found = _block_cycles(program, designs, rows[some], index[rows[some]], code, block, rates, tables)
             cycles[rows[some]] = np.where(here[some], found, cycles[rows[some]])
     return cycles
+
+
+def _knows_all_shapes(
+    program: StepProgram, designs: DesignBatch, code: int, rates: FloatArray, tables: FactorTables
+) -> bool:
+    """Whether the designs were run on all alternatives before, so that no block needs a table of its own."""
+    return tables.holds((program, OPERAND_BYTES[code], WHOLE), designs, CYCLE_FIELDS, rate_ratio=rates[:, code])
 
 
 def _block_cycles(
@@ -481,11 +500,15 @@ def _own_shape_cycles(
     m, n, k, instances = (program.gemm_shapes[name][members] for name in SHAPE_COLUMNS)
     rates = np.repeat(rate_ratio[:, None], len(m), 1)
     used = program.calibration.gemm
-    cycles = onchip_cycles(designs, m, n, k, np.full(len(m), operand_bytes), rates, used) * instances
+    tiles = program.gemm_tiles if len(m) == len(program.gemm_shape_block) else program.gemm_tiles.take(members)
+    cycles = onchip_cycles(designs, m, n, k, np.full(len(m), operand_bytes), rates, used, tiles=tiles) * instances
     many = np.flatnonzero(instances > 1)
     if len(many):
         alone = replace(designs, n_cores=np.ones(designs.n_designs))
-        each = onchip_cycles(alone, m[many], n[many], k[many], np.full(len(many), operand_bytes), rates[:, many], used)
+        each = onchip_cycles(
+            alone, m[many], n[many], k[many], np.full(len(many), operand_bytes), rates[:, many], used,
+            tiles=tiles.take(many),
+        )  # fmt: skip
         rounds = np.ceil(instances[many] / designs.n_cores[:, None])
         cycles[:, many] = np.minimum(cycles[:, many], each * rounds)
     return cycles

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.checks import BoolArray, FloatArray
+from models.checks import BoolArray, FloatArray, IntArray
 from models.hardware.design import DesignBatch, Stationarity
 from models.operators.gemm_constants import GemmConstants
 
@@ -19,6 +19,27 @@ SPLITS = (1, 2, 4, 8)
 LARGEST_SPLIT_TILE_ROWS = 128
 MOST_TILES_TO_SPLIT = 1024
 LEAST_SIDE = 64
+
+
+@dataclass(frozen=True)
+class ShapeTiles:
+    """What every tile makes of every shape, whatever the design; `tiles` and `streamed_share` as their functions."""
+
+    tiles: FloatArray
+    tried: IntArray
+    """How many tiles from the first hold all that are worth trying, shape (n_shapes, n_splits)."""
+    streamed_share: FloatArray
+
+    def take(self, index: IntArray) -> ShapeTiles:
+        """Those of some shapes."""
+        return ShapeTiles(self.tiles[index], self.tried[index], np.take(self.streamed_share, index, axis=1))
+
+
+def shape_tiles(m: FloatArray, n: FloatArray, k: FloatArray, splits: tuple[int, ...] = SPLITS) -> ShapeTiles:
+    """Return `ShapeTiles` of shapes m, n and k, arrays of shape (n_shapes,)."""
+    tiles = tile_counts(m, n, k, splits)
+    tried = np.where(np.isfinite(tiles), np.arange(1, tiles.shape[2] + 1), 0).max(axis=2)
+    return ShapeTiles(tiles, tried, streamed_share(m, n))
 
 
 @dataclass(frozen=True)
