@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from explorer.chip_report import technology_document
-from explorer.document import StudyDocument, StudyError, read_document
+from explorer.document import StudyError
 from explorer.evaluation import design_columns, design_of, excess_document, read_design, serves
 from explorer.identity import model_version
-from explorer.inputs import Inputs, with_named_workload
+from explorer.inputs import Inputs
 from explorer.known_work import KnownWork
 from explorer.problem import Problem, judge_designs
 from explorer.records import design_document, metrics_document, operating_point
@@ -115,8 +115,7 @@ def _problem(document: Mapping[str, Any], inputs: Inputs, known: KnownWork, desi
         raise StudyError([{"pointer": "/study", "detail": "must be a study document"}])
     asked = document["study"] | ({"profile": document["profile"]} if "profile" in document else {})
     try:
-        study: StudyDocument = read_document(with_named_workload(asked, inputs))
-        return known.problem_for(study, inputs, designs)
+        return known.problem_for(known.study_of(asked, inputs), inputs, designs)
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
 

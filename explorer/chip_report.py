@@ -60,9 +60,7 @@ def figures_document(problem: Problem, designs: DesignBatch, index: int, work: S
     }
 
 
-def idle_document(
-    judgement: Judgement, index: int, done: StepActivity, area: Mapping[str, Any]
-) -> dict[str, Any]:
+def idle_document(judgement: Judgement, index: int, done: StepActivity, area: Mapping[str, Any]) -> dict[str, Any]:
     """
     Return which share of the die and of the power waits while the chip does the work of the first scenario.
 

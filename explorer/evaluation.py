@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from explorer.chip_report import figures_document, idle_document, technology_document, warnings_of
-from explorer.document import StudyDocument, StudyError, read_document
+from explorer.document import StudyDocument, StudyError
 from explorer.identity import model_version
-from explorer.inputs import Inputs, named_trace, with_named_workload
+from explorer.inputs import Inputs, named_trace
 from explorer.intervals import chosen_steps, intervals_document
 from explorer.known_work import KnownWork
 from explorer.percentiles import design_percentiles, states_arrivals
@@ -77,14 +77,15 @@ def evaluate_document(
         raise StudyError([{"pointer": f"/{name}", "detail": "is no known field"} for name in sorted(unknown)])
     if ("chip" in document) == ("design" in document):
         raise StudyError([{"pointer": "/chip", "detail": "must hold exactly one of chip and design"}])
+    known = known or KnownWork()
     designs = _designs(document)
     beside = _against(document, inputs, known)
     asked = document["study"]
     if "profile" in document:
         asked = asked | {"profile": document["profile"]}
     try:
-        study: StudyDocument = read_document(with_named_workload(asked, inputs))
-        problem = (known or KnownWork()).problem_for(study, inputs, designs)
+        study = known.study_of(asked, inputs)
+        problem = known.problem_for(study, inputs, designs)
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
     _require_links(study, designs, document)

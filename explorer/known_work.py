@@ -7,9 +7,10 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
 
-from explorer.document import StudyDocument
-from explorer.inputs import Inputs, inputs_of
+from explorer.document import StudyDocument, read_document
+from explorer.inputs import Inputs, inputs_of, with_named_workload
 from explorer.objectives import COMBINED, REGRET, Objective
 from explorer.problem import Problem, prepare
 from models.evaluate import compile_scenario
@@ -18,6 +19,8 @@ from models.hardware.memory import second_tier_capacity_bytes
 from models.operators.factor_tables import FactorTables
 from models.serving.steady import CompiledServing
 
+T = TypeVar("T")
+
 N_KEPT = 32
 """Problems that are kept: some MB each."""
 
@@ -25,17 +28,54 @@ ASKED_ELSEWHERE = {"name", "search"}
 """Parts of a study that no judgement reads."""
 
 
+class _Latest(Generic[T]):
+    """What was asked for last, by key; several threads may share it."""
+
+    def __init__(self, n_kept: int) -> None:
+        self._n_kept = n_kept
+        self._kept: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, build: Callable[[], T]) -> T:
+        """Return what is kept under a key, built where it is not there."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        built = build()
+        with self._lock:
+            self._kept[key] = built
+            while len(self._kept) > self._n_kept:
+                self._kept.popitem(last=False)
+        return built
+
+
 class KnownWork:
     """
-    Keeps the problems asked for last, by the content of their studies and of what these name.
+    Keeps the studies and problems asked for last, by the content of the studies and of what these name.
 
-    It only saves work: a kept problem judges like a new one. Several threads may share it.
+    It only saves work: what is kept reads and judges like what is new. Several threads may share it.
     """
 
     def __init__(self, n_kept: int = N_KEPT) -> None:
-        self._n_kept = n_kept
-        self._kept: OrderedDict[Hashable, Problem] = OrderedDict()
-        self._lock = threading.Lock()
+        self._studies: _Latest[StudyDocument] = _Latest(n_kept)
+        self._problems: _Latest[Problem] = _Latest(n_kept)
+
+    def study_of(self, raw: Any, inputs: Inputs) -> StudyDocument:
+        """
+        Return the checked study of a document, its named workload written out.
+
+        Raises
+        ------
+        StudyError
+            With a pointer to every field that breaks its rule.
+        """
+        written = with_named_workload(raw, inputs)
+        try:
+            text = json.dumps(written)
+        except (TypeError, ValueError):  # it is no JSON, and the reader says what is wrong with it
+            text = repr(written)
+        return self._studies.get(text, lambda: read_document(written))
 
     def problem_for(self, document: StudyDocument, inputs: Inputs, designs: DesignBatch) -> Problem:
         """
@@ -54,23 +94,11 @@ class KnownWork:
             raise
         study = json.dumps([content, named], sort_keys=True)
         memory_bytes = float((designs.memory_capacity_bytes + second_tier_capacity_bytes(designs)).max())
-        plain = self._kept_or(study, lambda: prepare(document, inputs))
-        fitted = self._kept_or((study, memory_bytes), lambda: fitted_to(plain, designs))
+        plain = self._problems.get(study, lambda: prepare(document, inputs))
+        fitted = self._problems.get((study, memory_bytes), lambda: fitted_to(plain, designs))
         return dataclasses.replace(
             fitted, document=document, inputs=inputs, tables=FactorTables(), proofs=[], replays={}
         )
-
-    def _kept_or(self, key: Hashable, build: Callable[[], Problem]) -> Problem:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        built = build()
-        with self._lock:
-            self._kept[key] = built
-            while len(self._kept) > self._n_kept:
-                self._kept.popitem(last=False)
-        return built
 
 
 def fitted_to(problem: Problem, designs: DesignBatch) -> Problem:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from explorer.batch_evaluation import read_designs
-from explorer.document import StudyDocument, StudyError, read_document
+from explorer.document import StudyDocument, StudyError
 from explorer.evaluation import judgement_document, read_design
 from explorer.identity import design_hash, workload_hash
-from explorer.inputs import Inputs, with_named_workload
+from explorer.inputs import Inputs
 from explorer.known_work import KnownWork
 from explorer.problem import judge_designs, prepare
 from explorer.records import design_document
@@ -43,20 +43,23 @@ def evaluate_designs(
     StudyError
         With a pointer below `/study`, or to the design at fault.
     """
-    checked = _read_study(study, inputs)
+    known = known or KnownWork()
+    checked = _read_study(study, inputs, known)
     if not designs:
         prepare(checked, inputs)
         return []
     batch = read_designs(list(designs))
-    fitted = (known or KnownWork()).problem_for(checked, inputs, batch)
+    fitted = known.problem_for(checked, inputs, batch)
     judgement = judge_designs(fitted, batch)
     return [judgement_document(fitted, judgement, None, i) for i in range(len(designs))]
 
 
-def evaluation_identity(document: Mapping[str, Any], inputs: Inputs = None) -> str | None:
+def evaluation_identity(
+    document: Mapping[str, Any], inputs: Inputs = None, known: KnownWork | None = None
+) -> str | None:
     """Return what tells an evaluation from others: workload, design, chip and replay; None where it is at fault."""
     try:
-        work = workload_hash(_read_study(document["study"], inputs), inputs)
+        work = workload_hash(_read_study(document["study"], inputs, known or KnownWork()), inputs)
         named = "chip" in document
         designs = chip_designs([str(document["chip"])]) if named else read_design(document["design"])
     except (StudyError, UnknownNameError, ValueError, LookupError, TypeError):
@@ -65,9 +68,8 @@ def evaluation_identity(document: Mapping[str, Any], inputs: Inputs = None) -> s
     return json.dumps([work, design_hash(design_document(designs, 0)), others], sort_keys=True)
 
 
-def _read_study(study: Any, inputs: Inputs) -> StudyDocument:
+def _read_study(study: Any, inputs: Inputs, known: KnownWork) -> StudyDocument:
     try:
-        document: StudyDocument = read_document(with_named_workload(study, inputs))
+        return known.study_of(study, inputs)
     except StudyError as error:
         raise StudyError([{**each, "pointer": "/study" + each["pointer"]} for each in error.errors]) from None
-    return document

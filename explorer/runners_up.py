@@ -24,6 +24,9 @@ SHOWN_PLANS = 5
 LARGEST_BATCH = "largest_batch"
 """What binds beside limits and resources: the batches that are tried end."""
 
+PLAN_CHOICES = ("tensor_parallel", "attention_data_parallel", "pipeline_parallel", "prefill_engines")
+"""Choices of a serving scenario that make its plan."""
+
 LATENCY_LIMITS = ("ttft_p95", "tpot_p95")
 
 _ONE = Mixture(np.ones(1), np.ones(1))
@@ -87,11 +90,10 @@ def _ranked(
 ) -> dict[str, Any]:
     loss, feasible = (np.broadcast_to(v, evaluation.units_per_s.shape)[0] for v in inner_losses(problem, evaluation))
     worst = worst_violation(evaluation)[0]
-    plans = [_plan_at(compiled, evaluation, i) for i in range(len(loss))]
-    best: dict[tuple[tuple[str, int], ...], int] = {}
     order = np.lexsort((np.where(feasible, loss, worst), ~feasible))
-    for i in order:
-        best.setdefault(tuple(plans[i].items()), int(i))
+    best: dict[tuple[tuple[str, int], ...], int] = {}
+    for i in _first_of_each_plan(compiled, evaluation, order):
+        best.setdefault(tuple(_plan_at(compiled, evaluation, i).items()), i)
     documents = {key: _document(problem, compiled, designs, evaluation, i) for key, i in best.items()}
     key = tuple(own["plan"].items())
     chosen, place = documents.pop(key), best[key]
@@ -99,6 +101,16 @@ def _ranked(
     if isinstance(compiled, CompiledServing) and not feasible.any():
         ranking |= _impossible(compiled, designs, evaluation, place)
     return ranking
+
+
+def _first_of_each_plan(compiled: Compiled, evaluation: ScenarioEvaluation, order: IntArray) -> list[int]:
+    """Alternatives in `order`, of which each is the first of its plan."""
+    shape = evaluation.units_per_s.shape
+    stated = {name: np.broadcast_to(values, shape)[0, order] for name, values in evaluation.choices.items()}
+    if isinstance(compiled, CompiledServing):
+        stated = {name: values for name, values in stated.items() if name in PLAN_CHOICES}
+    _, first = np.unique(np.stack(list(stated.values())), axis=1, return_index=True)
+    return [int(order[i]) for i in np.sort(first)]
 
 
 def _impossible(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from explorer.document import StudyError, read_document
+from explorer.document import StudyError
 from explorer.evaluation import evaluate_document, read_design
 from explorer.explanation.asked import explain_design
-from explorer.inputs import Inputs, with_named_workload
+from explorer.inputs import Inputs
 from explorer.known_work import KnownWork
 from models.hardware.catalog import chip_designs
 
@@ -40,7 +40,7 @@ def what_if(document: dict[str, Any], inputs: Inputs = None, known: KnownWork | 
     answer = evaluate_document(plain, inputs, known)
     if asked:
         profile = {"profile": document["profile"]} if "profile" in document else {}
-        study = read_document(with_named_workload(document["study"] | profile, inputs))
+        study = known.study_of(document["study"] | profile, inputs)
         designs = chip_designs([document["chip"]]) if "chip" in document else read_design(document["design"])
         answer["explanation"] = explain_design(known.problem_for(study, inputs, designs), designs)["explanation"]
     return answer

@@ -1,4 +1,8 @@
-"""What routes take from the application: sessions, the engine, the settings, the background part."""
+"""
+What routes take from the application: sessions, the engine, the settings, the background part.
+
+What waits for nothing is declared `async`, so that it costs no way to a thread and back.
+"""
 
 from __future__ import annotations
 
@@ -21,37 +25,41 @@ from service.security import Caller
 from service.settings import Settings
 
 
-def _database(request: Request) -> Database:
+def _opened(request: Request) -> Database:
     return cast(Database, request.app.state.database)
 
 
-def _engine(request: Request) -> StudyEngine:
+async def _database(request: Request) -> Database:
+    return _opened(request)
+
+
+async def _engine(request: Request) -> StudyEngine:
     return cast(StudyEngine, request.app.state.engine)
 
 
-def _settings(request: Request) -> Settings:
+async def _settings(request: Request) -> Settings:
     return cast(Settings, request.app.state.settings)
 
 
-def _jobs(request: Request) -> JobExecutor:
+async def _jobs(request: Request) -> JobExecutor:
     return cast(JobExecutor, request.app.state.jobs)
 
 
 def _read_session(request: Request) -> Iterator[Session]:
-    with reading(_database(request)) as session:
+    with reading(_opened(request)) as session:
         yield session
 
 
 def _write_session(request: Request) -> Iterator[Session]:
-    with writing(_database(request)) as session:
+    with writing(_opened(request)) as session:
         yield session
 
 
-def _metrics(request: Request) -> Metrics:
+async def _metrics(request: Request) -> Metrics:
     return cast(Metrics, request.app.state.metrics)
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     return cast(Caller, request.state.caller)
 
 
@@ -66,7 +74,7 @@ IdempotencyKey = Annotated[
 """Documents the header; `service.middleware.idempotency` does the work."""
 
 
-def _creation_id(request: Request, _key: IdempotencyKey = None) -> str:
+async def _creation_id(request: Request, _key: IdempotencyKey = None) -> str:
     """The id that an Idempotency-Key stands for, so that a repeated call finds what the first one made; else new."""
     return getattr(request.state, "creation_id", None) or uuid.uuid4().hex
 
@@ -76,7 +84,7 @@ def version_tag(version: int) -> str:
     return f'"v{version}"'
 
 
-def _version_check(
+async def _version_check(
     if_match: Annotated[
         str | None, Header(max_length=200, description="ETag of the version meant; 412 where it has changed")
     ] = None,
@@ -86,7 +94,7 @@ def _version_check(
     return lambda version: matches(version_tag(version), if_match)
 
 
-def _event_feed(request: Request) -> EventFeed:
+async def _event_feed(request: Request) -> EventFeed:
     return cast(EventFeed, request.app.state.event_feed)
 
 

@@ -43,7 +43,7 @@ def real_engine() -> StudyEngine:
         evaluate_document=functools.partial(what_if, known=known),
         evaluate_designs=functools.partial(evaluate_designs, known=known),
         evaluate_batch=functools.partial(evaluate_batch, known=known),
-        evaluation_identity=evaluation_identity,
+        evaluation_identity=functools.partial(evaluation_identity, known=known),
         workload_hash=lambda problem: workload_hash(problem.document, problem.inputs),
         judges_freely=study.judges_freely,
         n_shards=study.n_shards,

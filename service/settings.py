@@ -51,6 +51,7 @@ class Settings(BaseSettings):
     max_schedules: int = Field(1000, ge=1, description="Most schedules of one key")
     beat_interval_s: float = Field(2.0, gt=0, description="Time between two heartbeats of an executor [s]")
     stale_after_s: float = Field(10.0, gt=0, description="Age of a heartbeat after which an executor is dead [s]")
+    queue_interval_s: float = Field(0.25, gt=0, description="Time between two looks for queued work [s]")
     supervise_interval_s: float = Field(0.5, gt=0, description="Time between two looks for work to hand over [s]")
     schedule_interval_s: float = Field(1.0, gt=0, description="Time between two looks for schedules that fire [s]")
     event_poll_interval_s: float = Field(0.2, gt=0, description="Time between two looks for new events [s]")

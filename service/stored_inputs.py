@@ -8,7 +8,8 @@ from typing import Any, cast
 from sqlalchemy.orm import Session
 
 from explorer.document import StudyError
-from explorer.inputs import InputFile, NamedConfig, Uploads, names_in, with_named_workload
+from explorer.inputs import WORKLOAD_ID, InputFile, NamedConfig, Uploads, names_in, with_named_workload
+from models.architectures import network_names
 from models.workload.requests import ZeroRows
 from service.db import uploads
 from service.engine import Document, StudyEngine
@@ -47,9 +48,12 @@ def load_inputs(session: Session, document: Any) -> StoredInputs:
 
 
 def _stored(session: Session, document: Any) -> StoredInputs:
-    names = {each.name for each in names_in(document)}
-    files = uploads.workload_contents(session, names)
-    networks = uploads.networks_named(session, names)
+    named = list(names_in(document))
+    files = uploads.workload_contents(session, {each.name for each in named if WORKLOAD_ID.fullmatch(each.name)})
+    shipped = network_names()
+    networks = uploads.networks_named(
+        session, {each.name for each in named if each.key == "network" and each.name not in shipped}
+    )
     configs = {name: NamedConfig(row.name, row.config) for row in networks for name in (row.id, row.name)}
     read = {row.id: InputFile(row.name, content, cast(ZeroRows, row.zero_token_rows)) for row, content in files}
     return StoredInputs(Uploads(read, configs), (*read, *(row.id for row in networks)))

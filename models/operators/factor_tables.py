@@ -74,7 +74,7 @@ class FactorTables:
         self, name: Hashable, designs: DesignBatch, fields: Sequence[str], *, rate_ratio: FloatArray | float = 1.0
     ) -> bool:
         """Whether a table has the rows of all designs already."""
-        position = self._position.get(name)
+        position = self._position.get(name, {})
         return bool(position) and all(key in position for key in _keys(designs, fields, rate_ratio))
 
     def _append(self, name: Hashable, keys: list[bytes], built: FloatArray, wanted: list[bytes]) -> None:

@@ -130,7 +130,7 @@ class StepProgram:
     @functools.cached_property
     def gemm_tiles(self) -> ShapeTiles:
         """Tiles of `gemm_shapes`."""
-        return shape_tiles(*(self.gemm_shapes[name] for name in ("m", "n", "k")))
+        return shape_tiles(self.gemm_shapes["m"], self.gemm_shapes["n"], self.gemm_shapes["k"])
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from service.errors import InvalidRequestError
 from service.profiles import with_stored_profiles
 
 
-def _finite_document(document: Annotated[Document, Body(description="A JSON object")]) -> Document:
+def _whole_document(document: Annotated[Document, Body(description="A JSON object")], database: DatabaseOf) -> Document:
     for pointer, value in _numbers(document, ""):
         if not math.isfinite(value):
             raise InvalidRequestError(pointer, f"{pointer} must be a finite number, got {value}")
-    return document
+    return with_stored_profiles(database, document)
 
 
 def _numbers(value: Any, pointer: str) -> Iterator[tuple[str, float]]:
@@ -31,10 +31,6 @@ def _numbers(value: Any, pointer: str) -> Iterator[tuple[str, float]]:
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from _numbers(inner, f"{pointer}/{index}")
-
-
-def _whole_document(document: Annotated[Document, Depends(_finite_document)], database: DatabaseOf) -> Document:
-    return with_stored_profiles(database, document)
 
 
 RequestDocument = Annotated[Document, Depends(_whole_document)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from service.api.documents import RequestDocument
+from service.db.session import to_json
 from service.dependencies import HEAVY_WORK, DatabaseOf, EngineOf, IdempotencyKey, SettingsOf
 from service.errors import problem_responses
 from service.evaluation import answer_batch, answer_evaluation
@@ -29,7 +28,7 @@ def evaluate(
     database: DatabaseOf,
     settings: SettingsOf,
     _key: IdempotencyKey = None,
-) -> dict[str, Any]:
+) -> Response:
     """
     Take `chip`, `design` or `designs` with a study's workload; return operating points and metrics.
 
@@ -39,5 +38,7 @@ def evaluate(
     systems of other sizes. `designs` come as `items` in their order, without these, and are not kept.
     """
     if "designs" in document:
-        return answer_batch(database, engine, document, settings.max_evaluated_designs)
-    return answer_evaluation(database, engine, document)
+        answer = answer_batch(database, engine, document, settings.max_evaluated_designs)
+    else:
+        answer = answer_evaluation(database, engine, document)
+    return Response(to_json(answer), media_type="application/json")

@@ -55,6 +55,8 @@ def delete_workload(session: Session, workload_id: str) -> None:
 
 def workload_contents(session: Session, ids: Collection[str]) -> list[tuple[UploadedWorkload, bytes]]:
     """Return those of the workloads that are stored, each with its content."""
+    if not ids:
+        return []
     query = sa.select(UploadedWorkload).where(UploadedWorkload.id.in_(ids)).options(undefer(UploadedWorkload.packed))
     return [(row, gzip.decompress(row.packed)) for row in session.scalars(query)]
 
@@ -66,6 +68,8 @@ def list_networks(session: Session) -> list[UploadedNetwork]:
 
 def networks_named(session: Session, names: Collection[str]) -> list[UploadedNetwork]:
     """Return the uploaded networks with one of these names or ids."""
+    if not names:
+        return []
     named = UploadedNetwork.name.in_(names) | UploadedNetwork.id.in_(names)
     return list(session.scalars(sa.select(UploadedNetwork).where(named)))
 

@@ -111,7 +111,10 @@ class JobExecutor:
             SHARDS: (self.settings.shard_concurrency, None),
         }
         for name, (own, of_all) in limits.items():
-            DBOS.register_queue(name, worker_concurrency=own, global_concurrency=of_all, polling_interval_sec=0.1)
+            DBOS.register_queue(
+                name, worker_concurrency=own, global_concurrency=of_all,
+                polling_interval_sec=self.settings.queue_interval_s,
+            )  # fmt: skip
 
     def _dbos_config(self) -> DBOSConfig:
         return DBOSConfig(

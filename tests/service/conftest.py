@@ -67,6 +67,7 @@ def quick_settings(database_url: str) -> Settings:
         database_url=database_url,
         beat_interval_s=0.5,
         stale_after_s=3.0,
+        queue_interval_s=0.1,
         supervise_interval_s=0.1,
         schedule_interval_s=0.1,
         event_poll_interval_s=0.05,

@@ -16,6 +16,7 @@ from models.hardware.power import (
     switching_energy_ratio,
     tdp_estimate_w,
 )
+from models.tables import constants
 
 WATTS = st.floats(1.0, 2000.0)
 SECONDS = st.floats(1e-6, 1.0)
