@@ -90,9 +90,14 @@ def _require_database(settings: Settings) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a bound socket, so that a port in use is known before anything starts."""
+    """
+    Return a bound socket, so that a port in use is known before anything starts.
+
+    It states its protocol: asyncio turns Nagle's algorithm off for sockets that do, and with it a body would wait
+    40 ms behind the head of its answer.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

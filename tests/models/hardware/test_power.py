@@ -88,4 +88,4 @@ def test_a_form_factor_cuts_the_rating():
 def test_density_beyond_known_cooling_is_a_warning():
     designs = replace(reference_design(), tdp_w=[200.0, 5000.0], clock_hz=[1.5e9, 6e9])
     density = power_density_w_per_mm2(designs)
-    assert density[0] < 1.1 < constants("power")["highest_power_density_w_per_mm2"] < density[1]
+    assert density[0] < constants("power")["highest_power_density_w_per_mm2"] < density[1]
