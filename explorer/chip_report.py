@@ -10,7 +10,7 @@ import numpy as np
 from explorer.problem import Judgement, Problem
 from models.checks import FloatArray
 from models.evaluation import ScenarioEvaluation
-from models.hardware.area import area_breakdown_mm2, area_interval_mm2, die_area_mm2
+from models.hardware.area import area_breakdown_mm2, area_interval_mm2
 from models.hardware.cost import system_cost_breakdown_usd, unit_cost_breakdown_usd
 from models.hardware.design import DesignBatch, macs_per_cycle_per_core, take
 from models.hardware.energy import energy_per_access
@@ -35,14 +35,13 @@ def figures_document(problem: Problem, designs: DesignBatch, index: int, work: S
     Times count as known: what the interval of a rate adds to energy and cost of the work is not in it.
     """
     used, one = problem.technology, take(designs, [index])
-    area = die_area_mm2(one, used)
+    area, full_rate_w = work.figures.area_mm2[index], work.figures.full_rate_power_w[index]
     full_rate = full_rate_breakdown_w(one, used, energy_per_access(one, used, area))
-    full_rate_w = sum(full_rate.values(), np.zeros(1))
     energy_j = _energy_parts_j(work, index)
     per_unit_usd = work.figures.usd_per_s[index] * work.n_chips / work.units_per_s[index]
     electricity_usd = work.energy_per_unit_j[index] * work.figures.usd_per_j[index]
     area_mm2 = area_interval_mm2(one, used, area_mm2=area)
-    unit_cost = unit_cost_interval_usd(one, used, area_mm2)
+    unit_cost = unit_cost_interval_usd(one, used, (area, *area_mm2))
     cost_parts, system_parts = unit_cost_breakdown_usd(one, used, area), system_cost_breakdown_usd(one, used, area)
     return {
         "area_mm2": _figure(area, area_mm2, area_breakdown_mm2(one, used)),
@@ -125,11 +124,10 @@ def _parts(parts: Mapping[str, FloatArray]) -> dict[str, float]:
     return {name: float(values[0]) for name, values in parts.items()}
 
 
-def warnings_of(problem: Problem, designs: DesignBatch, index: int) -> list[dict[str, Any]]:
+def warnings_of(problem: Problem, one: DesignBatch, full_rate_w: float, area_mm2: float) -> list[dict[str, Any]]:
     """What a reader must know of one design and no limit says: heat beyond known cooling, a node between tables."""
-    used, one = problem.technology, take(designs, [index])
-    found: list[dict[str, Any]] = []
-    density = float(power_density_w_per_mm2(one, used)[0])
+    used, found = problem.technology, list[dict[str, Any]]()
+    density = float(power_density_w_per_mm2(one, np.array([full_rate_w]), np.array([area_mm2]))[0])
     limit = used.constants["power"]["highest_power_density_w_per_mm2"]
     if density > limit:
         detail = f"power density of {density:.2f} W/mm2 is above {limit:g} W/mm2, what known cooling takes"

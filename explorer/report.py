@@ -26,6 +26,7 @@ from explorer.space import designs_at, point_of
 from explorer.work_report import with_reported
 from models.checks import FloatArray
 from models.hardware.design import DesignBatch
+from models.hardware.figures import chip_figures
 
 
 class Searched(Protocol):
@@ -117,12 +118,18 @@ def result_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[st
         "feasible_designs": sum(r.feasible for r in records),
         "space_designs": problem.space.n_designs,
         "technology": technology_document(problem),
-        "warnings": [] if best is None else warnings_of(problem, designs_of(problem, [best]), 0),
+        "warnings": [] if best is None else _warnings(problem, best),
         "model_version": model_version(),
     }
     if best is None:
         document["binding_limit"] = binding_limit(records)
     return document
+
+
+def _warnings(problem: Problem, best: TrialRecord) -> list[dict[str, Any]]:
+    one = designs_of(problem, [best])
+    chip = chip_figures(one, problem.technology)
+    return warnings_of(problem, one, float(chip.full_rate_power_w[0]), float(chip.area_mm2[0]))
 
 
 def final_document(problem: Problem, records: Sequence[TrialRecord]) -> dict[str, Any]:

@@ -60,10 +60,10 @@ def _with_unit(rule: str, unit: str) -> str:
 
 def _require(name: str, values: ArrayLike, holds, rule: str) -> FloatArray:  # type: ignore[no-untyped-def]
     array = np.asarray(values, dtype=np.float64)
-    bad = ~holds(array)
-    if not bad.any():
+    good = holds(array)
+    if good.all():
         return array
-    flat = np.flatnonzero(bad.ravel())
+    flat = np.flatnonzero(~good.ravel())
     value = array.ravel()[flat[0]]
     where = "" if array.ndim == 0 else f" at index {flat[0]} ({flat.size} of {array.size} entries)"
     raise ValueError(f"{name} must be {rule}, got {value:g}{where}")

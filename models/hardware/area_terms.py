@@ -124,7 +124,7 @@ def control_mm2_per_core(designs: DesignBatch, c: Constants) -> FloatArray:
 
 def shared_buffer_mm2(designs: DesignBatch, c: Constants) -> FloatArray:
     """Return the shared buffer at 7 nm, a cache unless the cores are dataflow ones, shape (n_designs,) [mm2]."""
-    managed = np.isin(designs.core_control, (CoreControl.TENSOR, CoreControl.SMALL))
+    managed = (designs.core_control == CoreControl.TENSOR) | (designs.core_control == CoreControl.SMALL)
     density = np.where(managed, c["scratchpad_mm2_per_mib"], c["cache_mm2_per_mib"])
     return density * designs.l2_bytes * (1.0 + designs.spare_l2_fraction) / MIB
 

@@ -155,18 +155,35 @@ def design_batch(**columns: ArrayLike) -> DesignBatch:
             raise ValueError(f"design parameter {name} [{declared.metadata['unit']}] is missing")
         filled[name] = np.atleast_1d(np.asarray(columns.get(name, declared.metadata["default"]), dtype=np.float64))
     length = max(len(values) for values in filled.values())
-    for name, values in filled.items():
-        unit = str(DESIGN_FIELDS[name].metadata["unit"])
-        if name in _AT_LEAST_ONE:
-            require_at_least(name, values, 1, unit)
-        elif name in _POSITIVE:
-            require_at_least(name, values, np.finfo(float).tiny, unit)
-        else:
-            require_non_negative(name, values, unit)
+    table = np.empty((len(filled), length))
+    for row, (name, values) in zip(table, filled.items(), strict=True):
         if len(values) not in (1, length):
             raise ValueError(f"design parameter {name} has {len(values)} entries where others have {length}")
-        filled[name] = np.broadcast_to(values, (length,)).copy()
-    return DesignBatch(**filled)
+        row[:] = values
+    good = np.isfinite(table) & (table >= _LEAST[:, None])
+    if not good.all():
+        name = list(filled)[int(np.argmin(good.all(axis=1)))]
+        _require_allowed(name, filled[name])
+    return DesignBatch(**dict(zip(filled, table, strict=True)))
+
+
+def _require_allowed(name: str, values: FloatArray) -> None:
+    """Refuse values that break the rule of their parameter."""
+    unit, least = str(DESIGN_FIELDS[name].metadata["unit"]), _least(name)
+    if least > 0:
+        require_at_least(name, values, least, unit)
+    else:
+        require_non_negative(name, values, unit)
+
+
+def _least(name: str) -> float:
+    """Least value of a parameter, in its unit."""
+    if name in _AT_LEAST_ONE:
+        return 1.0
+    return float(np.finfo(float).tiny) if name in _POSITIVE else 0.0
+
+
+_LEAST = np.array([_least(name) for name in DESIGN_FIELDS])
 
 
 def require_equal_groups(designs: DesignBatch) -> DesignBatch:

@@ -33,7 +33,9 @@ Interval = tuple[FloatArray, FloatArray]
 
 
 def unit_cost_interval_usd(
-    designs: DesignBatch, technology: Technology | None = None, area_mm2: Interval | None = None
+    designs: DesignBatch,
+    technology: Technology | None = None,
+    area_mm2: tuple[FloatArray, FloatArray, FloatArray] | None = None,
 ) -> Interval:
     """
     Return the 90 % interval of the manufacturing cost of one chip.
@@ -47,8 +49,8 @@ def unit_cost_interval_usd(
         Of n_designs entries.
     technology : Technology, optional
         The shipped one where left out.
-    area_mm2 : pair of arrays of shape (n_designs,), optional
-        Interval of the die area where it is known already, else `area_interval_mm2`. [mm2]
+    area_mm2 : three arrays of shape (n_designs,), optional
+        Die area and the ends of its interval where they are known already. [mm2]
 
     Returns
     -------
@@ -64,12 +66,11 @@ def unit_cost_interval_usd(
     """
     used = technology or default_technology()
     c = used.constants["cost"]
-    area = die_area_mm2(designs, used)
+    area, _, largest_mm2 = area_mm2 or _area_and_interval_mm2(designs, used)
     parts = unit_cost_breakdown_usd(designs, used, area)
     total = sum(parts.values(), np.zeros(designs.n_designs))
     on_top = 1.0 + c["test_and_board_fraction"]
     memory = parts["memory"] + parts["second_tier"]
-    largest_mm2 = (area_mm2 or area_interval_mm2(designs, used, area_mm2=area))[1]
     ratios = (
         (on_top * parts["logic"], _logic_factor(designs, area, largest_mm2, used)),
         (on_top * memory, np.full(designs.n_designs, c["memory_price_factor_90"])),
@@ -79,6 +80,11 @@ def unit_cost_interval_usd(
     up = np.sqrt(sum((part * (factor - 1.0)) ** 2 for part, factor in ratios))
     down = np.sqrt(sum((part * (1.0 - 1.0 / factor)) ** 2 for part, factor in ratios))
     return total - down, total + up
+
+
+def _area_and_interval_mm2(designs: DesignBatch, technology: Technology) -> tuple[FloatArray, FloatArray, FloatArray]:
+    area = die_area_mm2(designs, technology)
+    return area, *area_interval_mm2(designs, technology, area_mm2=area)
 
 
 def energy_interval_j(parts_j: Mapping[str, FloatArray], technology: Technology | None = None) -> Interval:

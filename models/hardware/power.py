@@ -150,9 +150,6 @@ def power_violation_ratio(
     return np.asarray((parts["static"] + slowest * parts["matrix_arrays"]) / designs.tdp_w - 1.0)
 
 
-def power_density_w_per_mm2(designs: DesignBatch, technology: Technology | None = None) -> FloatArray:
+def power_density_w_per_mm2(designs: DesignBatch, full_rate_w: FloatArray, area_mm2: FloatArray) -> FloatArray:
     """Return the cap, or full-rate power where that is less, over the die area, shape (n_designs,) [W/mm2]."""
-    used = technology or default_technology()
-    area = die_area_mm2(designs, used)
-    power = np.minimum(designs.tdp_w, full_rate_power_w(designs, used, energy_per_access(designs, used, area)))
-    return np.asarray(power / area)
+    return np.asarray(np.minimum(designs.tdp_w, full_rate_w) / area_mm2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,12 +44,26 @@ def native_signature(designs: DesignBatch) -> tuple[list[NativeClasses], IntArra
         Signature of each design.
     """
     rates = rate_ratios(designs)
-    native, promoted = rates > 0, promoted_classes(rates)
-    computable = np.take_along_axis(native, promoted, axis=1)
-    promoted = np.where(computable, promoted, np.argmax(native, axis=1)[:, None])
+    if (rates == rates[:1]).all():
+        return [_classes_of(tuple(rates[0]))], np.zeros(designs.n_designs, dtype=np.int64)
+    native, promoted = _native_and_promoted(rates)
     n = len(RATE_CLASSES)
     digits = np.concatenate([promoted, native], axis=1).T
     _, first, inverse = np.unique(
         np.ravel_multi_index(tuple(digits), (n,) * n + (2,) * n), return_index=True, return_inverse=True
     )
     return [NativeClasses(promoted[row], native[row]) for row in first], inverse
+
+
+@functools.lru_cache(maxsize=256)
+def _classes_of(rates: tuple[float, ...]) -> NativeClasses:
+    """Classes of designs that all have these rates."""
+    native, promoted = _native_and_promoted(np.array([rates]))
+    return NativeClasses(promoted[0], native[0])
+
+
+def _native_and_promoted(rates: FloatArray) -> tuple[BoolArray, IntArray]:
+    """Whether each class is native, and the class it is computed in, shape (n_designs, n_classes)."""
+    native, promoted = rates > 0, promoted_classes(rates)
+    computable = np.take_along_axis(native, promoted, axis=1)
+    return native, np.where(computable, promoted, np.argmax(native, axis=1)[:, None])

@@ -11,6 +11,8 @@ from models.checks import FloatArray
 def size_arrays(*sizes: ArrayLike) -> tuple[FloatArray, ...]:
     """Return the sizes as float64 of one shape, at least (n_shapes,); a leading design axis is allowed."""
     arrays = [np.atleast_1d(np.asarray(values, dtype=np.float64)) for values in sizes]
+    if all(array.shape == arrays[0].shape for array in arrays):
+        return tuple(arrays)
     return tuple(np.broadcast_arrays(*arrays))
 
 

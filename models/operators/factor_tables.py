@@ -63,7 +63,8 @@ class FactorTables:
         missing = {key: i for i, key in enumerate(packed) if key not in position}
         if missing:
             new = list(missing.values())
-            built = build(take(designs, new), rate[new])
+            same = new == list(range(designs.n_designs))
+            built = build(designs if same else take(designs, new), rate[new])
             self._append(name, list(missing), built, packed)
         position = self._position[name]
         index = np.array([position[key] for key in packed])

@@ -421,23 +421,28 @@ def _wanted_columns(program: StepProgram, alternatives: IntArray) -> IntArray:
 def _cycles(
     program: StepProgram, designs: DesignBatch, computed: IntArray, tables: FactorTables, ids: IntArray | None
 ) -> FloatArray:
-    """On-chip cycles of all GEMM columns, or of those in `ids`: one table per block and width of the operands."""
+    """
+    On-chip cycles of all GEMM columns, or of those in `ids`: one table per width of the operands and block of shapes.
+
+    Designs that want shapes from the first block to the last, or have those of all, take the table of all.
+    """
     rates, every = rate_ratios(designs), np.arange(designs.n_designs)
-    index, blocks = program.gemm_shape_index, program.gemm_shape_block[program.gemm_shape_index]
+    index, blocks_of_all = program.gemm_shape_index, program.gemm_shape_block
     if ids is None:
         cycles = np.empty((designs.n_designs, len(index)))
         for code in np.unique(computed):
             columns = np.flatnonzero(computed == code)
             cycles[:, columns] = _block_cycles(program, designs, every, index[columns], code, WHOLE, rates, tables)
         return cycles
-    cycles, index, blocks, codes = np.empty(ids.shape), index[ids], blocks[ids], computed[ids]
-    if all(_knows_all_shapes(program, designs, code, rates, tables) for code in np.unique(computed)):
+    cycles, index, blocks, codes = np.empty(ids.shape), index[ids], blocks_of_all[index[ids]], computed[ids]
+    first, last = blocks.min(axis=1), blocks.max(axis=1)
+    known = (_knows_all_shapes(program, designs, code, rates, tables) for code in np.unique(computed))
+    if (first.max() <= blocks_of_all.min() and last.min() >= blocks_of_all.max()) or all(known):
         for code in np.unique(codes):
             found = _block_cycles(program, designs, every, index, code, WHOLE, rates, tables)
             cycles = np.where(codes == code, found, cycles)
         return cycles
-    first, last = blocks.min(axis=1), blocks.max(axis=1)
-    for block in np.unique(program.gemm_shape_block):
+    for block in np.unique(blocks_of_all):
         rows = np.flatnonzero((first <= block) & (block <= last))
         inside = blocks[rows] == block
         for code in np.unique(codes[rows][inside]):
@@ -451,7 +456,7 @@ def _cycles(
 def _knows_all_shapes(
     program: StepProgram, designs: DesignBatch, code: int, rates: FloatArray, tables: FactorTables
 ) -> bool:
-    """Whether the designs were run on all alternatives before, so that no block needs a table of its own."""
+    """Whether all shapes are tabulated for these designs at the operand width of a rate."""
     return tables.holds((program, OPERAND_BYTES[code], WHOLE), designs, CYCLE_FIELDS, rate_ratio=rates[:, code])
 
 

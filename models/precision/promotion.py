@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from models.checks import BoolArray, FloatArray, IntArray
 from models.precision.formats import FORMATS, RATE_CLASSES, Format
@@ -85,7 +85,7 @@ def needs_widening(
     array of bool of the broadcast shape
     """
     own = np.asarray(computed) == np.asarray(native_class)
-    small = np.isin(rate_class, _codes(MIXED_CLASSES)) & np.isin(computed, _codes(MIXING_CLASSES))
+    small = _among(rate_class, MIXED_CLASSES) & _among(computed, MIXING_CLASSES)
     return np.asarray(~(own | (small & np.asarray(runs_rate_class))))
 
 
@@ -94,5 +94,7 @@ def contains(wide: str, narrow: str) -> bool:
     return wide in CLASS_CHAINS[narrow]
 
 
-def _codes(names: tuple[str, ...]) -> NDArray[Any]:
-    return np.array([class_code(name) for name in names])
+def _among(codes: ArrayLike, names: tuple[str, ...]) -> BoolArray:
+    """Whether codes are those of some classes."""
+    values = np.asarray(codes)
+    return np.asarray(functools.reduce(np.logical_or, (values == class_code(name) for name in names)))

@@ -22,7 +22,7 @@ from models.precision.mix import PrecisionMix
 from models.serving.capacity import largest_batch, plan_memory_bytes
 from models.serving.engine_step import BatchLimits, StepTime
 from models.serving.engine_terms import EngineTraits
-from models.serving.pipeline import handover_programs, pass_parts, stage_activity
+from models.serving.pipeline import Reach, handover_programs, pass_parts, stage_activity
 from models.serving.programs import StepLoad, compile_step
 from models.serving.scenario import Alternatives, Speculation
 from models.serving.speculation import draft_program
@@ -165,8 +165,8 @@ def _settled_s(
     )  # fmt: skip
     traits = operation.traits
     handover = handover_programs(operation.network, choices, micro.tokens, node, traits, operation.calibration)
-    deep, n_layers = plan.pipeline_parallel > 1, operation.network.n_layers
-    parts = pass_parts(program, handover, n_layers, designs, tables, None, deep=deep)
+    reach = Reach(plan.pipeline_parallel > 1, plan.n_chips > node)
+    parts = pass_parts(program, handover, operation.network.n_layers, designs, tables, None, reach)
     activity = stage_activity(parts, np.full((1, 1), plan.pipeline_parallel), np.full((1, 1), plan.stage_chips))
     return plan.pipeline_parallel * settle(activity, access, designs.tdp_w).time_s
 

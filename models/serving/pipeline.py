@@ -182,6 +182,16 @@ def handover_programs(
 
 
 @dataclass(frozen=True)
+class Reach:
+    """How far the pipelines of a batch of designs reach."""
+
+    deep: bool
+    """Whether some have several stages."""
+    beyond_node: bool
+    """Whether some have stages in several nodes."""
+
+
+@dataclass(frozen=True)
 class PassParts:
     """What a micro-batch asks of a stage, arrays of shape (n_designs, n_alternatives) each."""
 
@@ -192,6 +202,7 @@ class PassParts:
     inside: StepActivity | None
     """Hand-over to a stage of the same node; None where no pipeline is deeper than one stage."""
     outside: StepActivity | None
+    """Hand-over to a stage of another node; None where no pipeline leaves its node."""
     n_layers: int
     n_chips_per_node: int
 
@@ -203,14 +214,13 @@ def pass_parts(
     designs: DesignBatch,
     tables: FactorTables,
     alternatives: IntArray | None,
-    *,
-    deep: bool,
+    reach: Reach,
 ) -> PassParts:
-    """The parts of a pass on each design; with `deep` those that only a pipeline has too."""
+    """The parts of a pass on each design, those of a hand-over where pipelines reach so far."""
     layers, edge = run_parts(program, designs, tables, alternatives=alternatives)
     inside, outside = (
-        run_step(each, designs, tables, alternatives=alternatives) if deep else None
-        for each in (handover.inside, handover.outside)
+        run_step(each, designs, tables, alternatives=alternatives) if wanted else None
+        for each, wanted in ((handover.inside, reach.deep), (handover.outside, reach.deep and reach.beyond_node))
     )
     return PassParts(layers, edge, inside, outside, n_layers, handover.n_chips_per_node)
 
@@ -230,9 +240,11 @@ def stage_activity(parts: PassParts, depth: IntArray, stage_chips: IntArray) -> 
     share = np.ceil(parts.n_layers / depth) / parts.n_layers
     layers, edge = parts.layers, parts.edge
     time_s, link = layers.time_s * share + edge.time_s, layers.link_bytes * share + edge.link_bytes
-    if parts.inside is not None and parts.outside is not None:
-        leaves = stage_chips * depth > parts.n_chips_per_node
-        slowest_s = np.maximum(parts.inside.time_s, np.where(leaves, parts.outside.time_s, 0.0))
+    if parts.inside is not None:
+        slowest_s = parts.inside.time_s
+        if parts.outside is not None:
+            leaves = stage_chips * depth > parts.n_chips_per_node
+            slowest_s = np.maximum(slowest_s, np.where(leaves, parts.outside.time_s, 0.0))
         time_s = time_s + np.where(depth > 1, slowest_s, 0.0)
         link = link + np.where(depth > 1, parts.inside.link_bytes, 0.0)
     names = {*layers.macs, *edge.macs}

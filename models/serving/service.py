@@ -14,7 +14,7 @@ from models.hardware.energy import EnergyPerAccess
 from models.operators.factor_tables import FactorTables
 from models.operators.step import StepActivity, StepProgram
 from models.operators.step_energy import SettledStep, settle
-from models.serving.pipeline import Handover, PassParts, Pipelines, pass_parts
+from models.serving.pipeline import Handover, PassParts, Pipelines, Reach, pass_parts
 from models.serving.pools import best_pools
 from models.serving.scenario import ServingScenario
 
@@ -40,8 +40,9 @@ class Site:
         alternatives: IntArray | None,
     ) -> PassParts:
         """What a micro-batch asks of a stage."""
-        deep = bool(pipelines.depth.max() > 1)
-        return pass_parts(program, handover, network.n_layers, self.performance, self.tables, alternatives, deep=deep)
+        depth, chips = pipelines.depth, pipelines.depth * pipelines.stage_chips
+        wanted = Reach(bool(depth.max() > 1), bool(chips.max() > handover.n_chips_per_node))
+        return pass_parts(program, handover, network.n_layers, self.performance, self.tables, alternatives, wanted)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.hardware.area import die_area_mm2
 from models.hardware.catalog import chip_designs
 from models.hardware.design import reference_design, replace
 from models.hardware.power import (
@@ -87,5 +88,5 @@ def test_a_form_factor_cuts_the_rating():
 
 def test_density_beyond_known_cooling_is_a_warning():
     designs = replace(reference_design(), tdp_w=[200.0, 5000.0], clock_hz=[1.5e9, 6e9])
-    density = power_density_w_per_mm2(designs)
+    density = power_density_w_per_mm2(designs, full_rate_power_w(designs), die_area_mm2(designs))
     assert density[0] < constants("power")["highest_power_density_w_per_mm2"] < density[1]
