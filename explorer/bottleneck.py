@@ -73,21 +73,23 @@ def _report(compiled: CompiledServing, designs: DesignBatch, alternative: int) -
     }
 
 
-def largest_resource(program: StepProgram, designs: DesignBatch, alternative: int) -> str:
+def largest_resource(program: StepProgram, designs: DesignBatch, alternative: int, tables: FactorTables) -> str:
     """The resource that bounds most of a step of the one design: compute, memory, links or overhead."""
     wanted = np.array([[alternative]])
-    activity = run_step(program, designs, FactorTables(), alternatives=wanted, keep_terms=True)
+    activity = run_step(program, designs, tables, alternatives=wanted, keep_terms=True)
     shares = _resource_shares(_term_shares(activity, program.overhead_s))
     return max(shares, key=lambda name: shares[name])
 
 
-def latency_term(compiled: CompiledServing, designs: DesignBatch, alternative: int, limit: str) -> dict[str, Any]:
+def latency_term(
+    compiled: CompiledServing, designs: DesignBatch, alternative: int, limit: str, tables: FactorTables
+) -> dict[str, Any]:
     """The operator that takes most of a first token (`ttft_p95`) or of a step, its share and its resource."""
     program, place = compiled.step, alternative
     if limit == "ttft_p95":
         program, place = compiled.prompt, int(compiled.prompt_index[alternative])
     wanted = np.array([[place]])
-    activity = run_step(program, designs, FactorTables(), alternatives=wanted, keep_terms=True)
+    activity = run_step(program, designs, tables, alternatives=wanted, keep_terms=True)
     terms = _term_shares(activity, program.overhead_s)
     largest = max(terms, key=lambda each: each["share_fraction"])
     return {"term": largest["name"], "term_share_fraction": largest["share_fraction"], "resource": largest["resource"]}

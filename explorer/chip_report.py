@@ -12,7 +12,7 @@ from models.checks import FloatArray
 from models.evaluation import ScenarioEvaluation
 from models.hardware.area import area_breakdown_mm2, area_interval_mm2
 from models.hardware.cost import system_cost_breakdown_usd, unit_cost_breakdown_usd
-from models.hardware.design import DesignBatch, macs_per_cycle_per_core, take
+from models.hardware.design import DesignBatch, macs_per_cycle_per_core, one_of
 from models.hardware.energy import energy_per_access
 from models.hardware.intervals import (
     energy_interval_j,
@@ -34,7 +34,7 @@ def figures_document(problem: Problem, designs: DesignBatch, index: int, work: S
 
     Times count as known: what the interval of a rate adds to energy and cost of the work is not in it.
     """
-    used, one = problem.technology, take(designs, [index])
+    used, one = problem.technology, one_of(designs, index)
     area, full_rate_w = work.figures.area_mm2[index], work.figures.full_rate_power_w[index]
     full_rate = full_rate_breakdown_w(one, used, energy_per_access(one, used, area))
     energy_j = _energy_parts_j(work, index)
@@ -76,7 +76,7 @@ def idle_document(judgement: Judgement, index: int, done: StepActivity, area: Ma
     area : mapping
         The die area of `figures_document`.
     """
-    work, one = judgement.evaluations[0], take(judgement.designs, [index])
+    work, one = judgement.evaluations[0], one_of(judgement.designs, index)
     cycles_per_s = one.n_cores * one.clock_hz
     macs_per_s = macs_per_cycle_per_core(one) * cycles_per_s
     rates = dict(zip(RATE_CLASSES, rate_ratios(one)[0], strict=True))

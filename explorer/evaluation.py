@@ -27,7 +27,7 @@ from explorer.work_report import with_work_report
 from explorer.workload import pointing_at, require_links
 from models.checks import UnknownNameError, require_known
 from models.hardware.catalog import chip, chip_designs, field_provenance
-from models.hardware.design import BOUND_FIELDS, DESIGN_FIELDS, DesignBatch, design_batch, require_equal_groups, take
+from models.hardware.design import BOUND_FIELDS, DESIGN_FIELDS, DesignBatch, design_batch, one_of, require_equal_groups
 from models.hardware.memory import memory_bandwidth_bytes_per_s, memory_capacity_bytes
 from models.serving.steady import CompiledServing
 from models.workload.requests import Requests
@@ -240,7 +240,7 @@ def judgement_document(problem: Problem, judgement: Judgement, chip_id: str | No
         "idle": idle_document(judgement, index, steps[0], figures["area_mm2"]),
         "warnings": warnings_of(
             problem,
-            take(judgement.designs, [index]),
+            one_of(judgement.designs, index),
             figures["full_rate_power_w"]["value"],
             figures["area_mm2"]["value"],
         ),

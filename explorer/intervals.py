@@ -13,7 +13,7 @@ from explorer.problem import Judgement, Problem, judge_points
 from explorer.records import TrialRecord
 from explorer.space import point_of
 from models.checks import FloatArray
-from models.hardware.design import DesignBatch, take
+from models.hardware.design import DesignBatch, one_of
 from models.operators.intervals import NORMAL_90
 from models.operators.step import StepActivity, StepProgram, run_step
 from models.operators.term_spread import UNCALIBRATED_SHARE, StepSpread, step_spread
@@ -85,7 +85,7 @@ def _time_share(name: str, figure: Mapping[str, Any]) -> float:
 
 def chosen_steps(problem: Problem, judgement: Judgement, index: int) -> list[StepActivity]:
     """What a step of each scenario does on one judged design at its chosen alternative, operator by operator."""
-    one = take(judgement.designs, [index])
+    one = one_of(judgement.designs, index)
     return [
         run_step(each.program, one, problem.tables, alternatives=np.array([[chosen[index]]]), keep_terms=True)
         for each, chosen in zip(problem.scenarios, judgement.chosen, strict=True)
@@ -96,7 +96,7 @@ def _times(
     problem: Problem, judgement: Judgement, index: int, steps: Sequence[StepActivity]
 ) -> tuple[float, float, bool]:
     """Half widths of log of the step and of the first token, and whether measurements show what takes the time."""
-    designs = take(judgement.designs, [index])
+    designs = one_of(judgement.designs, index)
     half_width, first_token, calibrated = 0.0, 0.0, True
     for compiled, chosen, done in zip(problem.scenarios, judgement.chosen, steps, strict=True):
         step = step_spread(compiled.program, np.array([[chosen[index]]]), done.terms, done.time_s)

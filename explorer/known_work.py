@@ -97,7 +97,7 @@ class KnownWork:
         plain = self._problems.get(study, lambda: prepare(document, inputs))
         fitted = self._problems.get((study, memory_bytes), lambda: fitted_to(plain, designs))
         return dataclasses.replace(
-            fitted, document=document, inputs=inputs, tables=FactorTables(), proofs=[], replays={}
+            fitted, document=document, inputs=inputs, tables=FactorTables(keeps_runs=True), proofs=[], replays={}
         )
 
 

@@ -15,6 +15,7 @@ from models.checks import FloatArray, IntArray
 from models.evaluate import Compiled
 from models.evaluation import ScenarioEvaluation, worst_violation
 from models.hardware.design import DesignBatch
+from models.operators.factor_tables import FactorTables
 from models.serving.capacity import CAPACITY_CRITICAL_FRACTION, free_memory_fraction
 from models.serving.steady import CompiledServing
 
@@ -99,7 +100,7 @@ def _ranked(
     chosen, place = documents.pop(key), best[key]
     ranking = {"binds": chosen["binds"], "runners_up": list(documents.values())[:SHOWN_PLANS]}
     if isinstance(compiled, CompiledServing) and not feasible.any():
-        ranking |= _impossible(compiled, designs, evaluation, place)
+        ranking |= _impossible(compiled, designs, evaluation, place, problem.tables)
     return ranking
 
 
@@ -114,13 +115,15 @@ def _first_of_each_plan(compiled: Compiled, evaluation: ScenarioEvaluation, orde
 
 
 def _impossible(
-    compiled: CompiledServing, designs: DesignBatch, evaluation: ScenarioEvaluation, index: int
+    compiled: CompiledServing, designs: DesignBatch, evaluation: ScenarioEvaluation, index: int, tables: FactorTables
 ) -> dict[str, Any]:
     """Where not even the smallest batch keeps a latency limit: which one, by how much, and what takes most of it."""
     name, excess = _most_exceeded(evaluation, index)
     if name not in LATENCY_LIMITS:
         return {}
-    return {"impossible": {"limit": name, "excess_fraction": excess} | latency_term(compiled, designs, index, name)}
+    return {
+        "impossible": {"limit": name, "excess_fraction": excess} | latency_term(compiled, designs, index, name, tables)
+    }
 
 
 def _plan_at(compiled: Compiled, evaluation: ScenarioEvaluation, index: int) -> dict[str, Any]:
@@ -144,7 +147,7 @@ def _document(
     if worst > 0:
         document |= {"binds": _most_exceeded(evaluation, index)[0], "excess_fraction": worst}
     else:
-        document["binds"] = _binds(compiled, designs, evaluation, index)
+        document["binds"] = _binds(compiled, designs, evaluation, index, problem.tables)
     if isinstance(compiled, CompiledServing):
         document["batch"] = int(_at(evaluation.choices["batch"], index))
         weights = np.array([_at(evaluation.choices["weight_bytes"], index)])
@@ -160,13 +163,15 @@ def _most_exceeded(evaluation: ScenarioEvaluation, index: int) -> tuple[str, flo
     return name, excess[name]
 
 
-def _binds(compiled: Compiled, designs: DesignBatch, evaluation: ScenarioEvaluation, index: int) -> str:
+def _binds(
+    compiled: Compiled, designs: DesignBatch, evaluation: ScenarioEvaluation, index: int, tables: FactorTables
+) -> str:
     """Limit that the next larger batch of the same plan and mix breaks, or the resource that a step waits for most."""
     if not isinstance(compiled, CompiledServing):
-        return largest_resource(compiled.program, designs, index)
+        return largest_resource(compiled.program, designs, index, tables)
     if any(index == last for _, last in compiled.windows):
         return LARGEST_BATCH
     if _plan_at(compiled, evaluation, index + 1) != _plan_at(compiled, evaluation, index):
         return "memory_capacity"  # a larger batch needs a deeper pipeline
     name, excess = _most_exceeded(evaluation, index + 1)
-    return name if excess > 0 else largest_resource(compiled.program, designs, index)
+    return name if excess > 0 else largest_resource(compiled.program, designs, index, tables)

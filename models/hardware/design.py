@@ -229,6 +229,11 @@ def take(designs: DesignBatch, index: ArrayLike) -> DesignBatch:
     return DesignBatch(**{name: getattr(designs, name)[chosen] for name in DESIGN_FIELDS})
 
 
+def one_of(designs: DesignBatch, index: int) -> DesignBatch:
+    """Return one design as a batch; of a single one that batch itself."""
+    return designs if designs.n_designs == 1 else take(designs, [index])
+
+
 def concatenate(batches: list[DesignBatch]) -> DesignBatch:
     """Return one batch with the designs of all `batches` in order."""
     return DesignBatch(**{name: np.concatenate([getattr(b, name) for b in batches]) for name in DESIGN_FIELDS})

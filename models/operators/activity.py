@@ -44,6 +44,20 @@ class TermActivity:
     conversion_ops: FloatArray = field(default_factory=lambda: np.zeros((1, 1)))
     """Those of `vector_ops` that widen or round operands."""
 
+    def take(self, index: IntArray) -> TermActivity:
+        """What it does at some columns; a single one stands for all."""
+
+        def pick(values: FloatArray) -> FloatArray:
+            return values if values.shape[-1] == 1 else np.take(values, index, axis=-1)
+
+        return TermActivity(
+            pick(self.time_s), pick(self.compute_s), pick(self.memory_s),
+            {name: pick(values) for name, values in self.macs.items()},
+            pick(self.dram_bytes), pick(self.vector_ops), pick(self.link_bytes), pick(self.buffer_bytes),
+            covered_s=None if self.covered_s is None else pick(self.covered_s),
+            conversion_ops=pick(self.conversion_ops),
+        )  # fmt: skip
+
 
 def codes(column: FloatArray) -> IntArray:
     """A column of class codes as integers."""

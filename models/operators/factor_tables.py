@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from models.checks import FloatArray, IntArray
 from models.hardware.design import DesignBatch, take
+from models.operators.activity import TermActivity
 
 MAX_TABLE_BYTES = 400 * 2**20
 """Memory one table may take before it starts afresh [B]."""
@@ -30,14 +32,26 @@ def compress(**columns: Any) -> tuple[dict[str, FloatArray], IntArray]:
     return {name: distinct[:, i] for i, name in enumerate(names)}, index.reshape(-1).astype(np.int64)
 
 
+@dataclass(frozen=True)
+class KeptRun:
+    """A step that was run on one design: what each term did for the alternatives, or at all columns for None."""
+
+    designs: DesignBatch
+    alternatives: IntArray | None
+    activities: Sequence[TermActivity]
+
+
 class FactorTables:
     """
     Keeps rows of shape (width,), each keyed by the values of some design parameters.
 
     The rows of a table are built by the function of the caller, which must depend on nothing but those parameters.
+    With `keeps_runs` the last run of each program on a single design is kept too, so that its alternatives are looked
+    up where they are asked for again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_runs: bool = False) -> None:
+        self.kept_runs: dict[Hashable, KeptRun] | None = {} if keeps_runs else None
         self._position: dict[Hashable, dict[bytes, int]] = {}
         self._rows: dict[Hashable, FloatArray] = {}
 

@@ -31,7 +31,7 @@ from models.operators.collective import (
 )
 from models.operators.elementwise import elementwise_time_s, resident_fraction
 from models.operators.expert_term import expert_activity
-from models.operators.factor_tables import FactorTables, compress
+from models.operators.factor_tables import FactorTables, KeptRun, compress
 from models.operators.gemm import (
     effective_l2_bytes,
     gemm_buffer_bytes,
@@ -279,16 +279,60 @@ def _run(
     shape = (designs.n_designs, program.n_alternatives if alternatives is None else alternatives.shape[1])
     sums = [_Sums(shape, program.overhead_s if True in part else 0.0) for part in parts]
     of_edge = {edge: sums[i] for i, part in enumerate(parts) for edge in part}
+    activities = _activities(program, designs, classes, tables, alternatives)
+    for each, activity in zip(program.terms, activities, strict=True):
+        of_edge[each.edge].add(each.name, activity, _carrier(each, alternatives), keep_terms)
+    return [each.activity(shape) for each in sums]
+
+
+def _activities(
+    program: StepProgram,
+    designs: DesignBatch,
+    classes: NativeClasses,
+    tables: FactorTables,
+    alternatives: IntArray | None,
+) -> Iterable[TermActivity]:
+    """What each term does at all of its columns, or for the alternatives wanted of each design."""
+    if tables.kept_runs is None or designs.n_designs > 1:
+        return _run_terms(program, designs, classes, tables, alternatives)
+    kept = tables.kept_runs.get(program)
+    found = None if kept is None or kept.designs is not designs else _kept_part(program, kept, alternatives)
+    if found is None:
+        found = list(_run_terms(program, designs, classes, tables, alternatives))
+        tables.kept_runs[program] = KeptRun(designs, alternatives, found)
+    return found
+
+
+def _kept_part(program: StepProgram, kept: KeptRun, alternatives: IntArray | None) -> list[TermActivity] | None:
+    """Activity of each term for some of the alternatives of a run, None where it lacks some."""
+    if alternatives is None:
+        return None
+    if kept.alternatives is None:
+        places = [each.index[alternatives[0]] for each in program.terms]
+    else:
+        ran = kept.alternatives[0]
+        place = np.minimum(np.searchsorted(ran, alternatives[0]), len(ran) - 1)
+        if (ran[place] != alternatives[0]).any():
+            return None
+        places = [place] * len(program.terms)
+    return [activity.take(place) for activity, place in zip(kept.activities, places, strict=True)]
+
+
+def _run_terms(
+    program: StepProgram,
+    designs: DesignBatch,
+    classes: NativeClasses,
+    tables: FactorTables,
+    alternatives: IntArray | None,
+) -> Iterator[TermActivity]:
     gemms = _gemm_activities(program, designs, classes, tables, alternatives)
     for each in program.terms:
         if each.kind == "gemm":
-            activity = next(gemms)
-        else:
-            wanted = None if alternatives is None else each.index[alternatives]
-            columns = each.columns if wanted is None else {name: v[wanted] for name, v in each.columns.items()}
-            activity = _RUN[each.kind](each.op, columns, designs, classes, program.calibration)
-        of_edge[each.edge].add(each.name, activity, _carrier(each, alternatives), keep_terms)
-    return [each.activity(shape) for each in sums]
+            yield next(gemms)
+            continue
+        wanted = None if alternatives is None else each.index[alternatives]
+        columns = each.columns if wanted is None else {name: v[wanted] for name, v in each.columns.items()}
+        yield _RUN[each.kind](each.op, columns, designs, classes, program.calibration)
 
 
 class _Sums:

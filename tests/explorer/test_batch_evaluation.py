@@ -90,3 +90,12 @@ def test_work_known_from_before_changes_no_answer() -> None:
         for design in designs()[1:]:
             asked = {"design": design, "study": study}
             assert evaluate_document(asked, None, known) == evaluate_document(asked)
+
+
+def test_a_study_is_read_once_and_a_faulty_one_is_refused_each_time() -> None:
+    known = KnownWork()
+    assert known.study_of(study_document(), None) is known.study_of(study_document(), None)
+    assert known.study_of(study_document(), None) is not known.study_of(study_document(budget__area="500 mm2"), None)
+    for _ in range(2):
+        with pytest.raises(StudyError, match="area: Input should be greater than 0"):
+            known.study_of(study_document(budget__area="-1 mm2"), None)

@@ -91,3 +91,12 @@ def test_a_step_is_the_same_when_its_tables_overflow(monkeypatch):
         part = run_step(program, take(designs, np.arange(start, start + 4)), tables).time_s
         np.testing.assert_array_equal(part, expected[start : start + 4])
     np.testing.assert_array_equal(run_step(program, designs, tables).time_s, expected)
+
+
+def test_a_table_holds_a_batch_where_it_has_the_row_of_every_design():
+    tables, rows, designs = FactorTables(), Rows(), random_designs(1, 6)
+    assert not tables.holds("t", designs, FIELDS)
+    tables.rows("t", take(designs, [0, 1]), FIELDS, rows)
+    assert tables.holds("t", take(designs, [1, 0]), FIELDS)
+    assert not tables.holds("t", take(designs, [1, 2]), FIELDS)
+    assert not tables.holds("t", take(designs, [1, 0]), FIELDS, rate_ratio=2.0)

@@ -199,3 +199,41 @@ def test_halving_a_gemm_along_n_conserves_multiplications():
     designs = random_designs(7, 5)
     whole, half = run(gemm(), designs), run(gemm(n=2048.0), designs)
     np.testing.assert_allclose(sum(whole.macs.values()), 2 * sum(half.macs.values()))
+
+
+@pytest.mark.parametrize("first", [None, np.arange(0, 12, 2)[None, :]], ids=["all", "some"])
+def test_alternatives_of_a_run_that_is_kept_are_as_if_run_anew(first):
+    program, design = compiled().step, reference_design()
+    tables, wanted = FactorTables(keeps_runs=True), np.array([[2, 10, 4]])
+    run_step(program, design, tables, alternatives=first)
+    kept = run_step(program, design, tables, alternatives=wanted, keep_terms=True)
+    anew = run_step(program, design, FactorTables(), alternatives=wanted, keep_terms=True)
+    assert len(tables.kept_runs[program].activities) == len(program.terms)
+    assert (tables.kept_runs[program].alternatives is None) == (first is None)
+    for name in ("time_s", "dram_bytes", "vector_ops", "link_bytes", "l2_bytes"):
+        np.testing.assert_allclose(getattr(kept, name), getattr(anew, name), rtol=1e-12)
+    for name, each in anew.terms.items():
+        np.testing.assert_allclose(kept.terms[name].time_s, each.time_s, rtol=1e-12)
+
+
+def test_a_run_that_is_kept_answers_for_its_own_design_and_alternatives_alone():
+    program, tables = compiled().step, FactorTables(keeps_runs=True)
+    slow, some = reference_design(), np.array([[0, 1]])
+    fast = replace(slow, clock_hz=2.0 * slow.clock_hz)
+    times = [
+        run_step(program, design, tables, alternatives=wanted).time_s[0, -1]
+        for design, wanted in ((slow, some), (fast, some), (fast, np.array([[0, 7]])))
+    ]
+    alone = [
+        run_step(program, design, FactorTables(), alternatives=wanted).time_s[0, -1]
+        for design, wanted in ((slow, some), (fast, some), (fast, np.array([[0, 7]])))
+    ]
+    np.testing.assert_allclose(times, alone, rtol=1e-12)
+    assert len(set(times)) == 3
+
+
+def test_shapes_from_the_first_block_to_the_last_come_from_one_table():
+    program, design = compiled().step, reference_design()
+    ends = np.array([[0, program.n_alternatives - 1]])
+    both = run_step(program, design, FactorTables(), alternatives=ends).time_s
+    np.testing.assert_allclose(both, run_step(program, design, FactorTables()).time_s[:, ends[0]], rtol=1e-12)

@@ -11,6 +11,7 @@ from models.architectures.plans import ParallelPlan
 from models.evaluate import evaluate
 from models.hardware.design import reference_design, replace
 from models.operators.factor_tables import FactorTables
+from models.serving.pipeline import Reach, pass_parts, stage_activity
 from models.serving.scenario import System
 from tests.models.random_designs import random_designs
 from tests.models.serving_scenarios import compiled
@@ -100,3 +101,17 @@ def test_a_deeper_pipeline_of_two_pools_has_nothing_but_more_memory_either():
         assert (deep.units_per_s <= shallow.units_per_s * (1 + 1e-9)).all()
         for name in BETTER_IF_LOWER:
             assert (getattr(deep, name) >= getattr(shallow, name) * (1 - 1e-9)).all(), name
+
+
+def test_inside_a_node_the_hand_over_to_another_one_changes_nothing():
+    program, designs = DEPTHS[2], random_designs(3, 4)
+    ran = [
+        pass_parts(program.step, program.step_handover, 80, designs, TABLES, None, Reach(deep=True, beyond_node=beyond))
+        for beyond in (False, True)
+    ]
+    assert ran[0].outside is None and ran[1].outside is not None
+    inside, either = (stage_activity(parts, np.full((1, 1), 2), np.ones((1, 1))) for parts in ran)
+    np.testing.assert_array_equal(inside.time_s, either.time_s)
+    leaving = stage_activity(ran[1], np.full((1, 1), 8), np.ones((1, 1)))
+    staying = stage_activity(ran[0], np.full((1, 1), 8), np.ones((1, 1)))
+    assert (leaving.time_s > staying.time_s).any()
