@@ -113,9 +113,11 @@ def _term_of(by_name: Mapping[str, Term], name: str) -> Term:
 
 def _spreads(each: Term, alternatives: IntArray) -> list[OperatorSpread]:
     """Spread of one term on each design."""
-    columns, which = np.unique(each.index[alternatives], return_inverse=True)
-    distinct = [_SPREAD[each.kind](each, {name: float(v[c]) for name, v in each.columns.items()}) for c in columns]
-    return [distinct[i] for i in which.reshape(-1)]
+    columns = each.index[alternatives].tolist()
+    distinct = {
+        c: _SPREAD[each.kind](each, {name: float(v[c]) for name, v in each.columns.items()}) for c in set(columns)
+    }
+    return [distinct[c] for c in columns]
 
 
 def _gemm(each: Term, sizes: Mapping[str, float]) -> OperatorSpread:

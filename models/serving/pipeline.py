@@ -247,7 +247,7 @@ def stage_activity(parts: PassParts, depth: IntArray, stage_chips: IntArray) -> 
             slowest_s = np.maximum(slowest_s, np.where(leaves, parts.outside.time_s, 0.0))
         time_s = time_s + np.where(depth > 1, slowest_s, 0.0)
         link = link + np.where(depth > 1, parts.inside.link_bytes, 0.0)
-    names = {*layers.macs, *edge.macs}
+    names = dict.fromkeys([*layers.macs, *edge.macs])  # in one order, so that sums over them are the same everywhere
     macs = {name: _sum(layers.macs.get(name), edge.macs.get(name), share) for name in names}
     return StepActivity(
         time_s, macs, layers.dram_bytes * share + edge.dram_bytes, layers.vector_ops * share + edge.vector_ops, link,

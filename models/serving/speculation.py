@@ -60,7 +60,7 @@ def draft_program(
 
 def with_draft(edge: StepActivity, draft: StepActivity, passes: float) -> StepActivity:
     """What a pass does once, with the passes of a draft network before it."""
-    names = {*edge.macs, *draft.macs}
+    names = dict.fromkeys([*edge.macs, *draft.macs])
     none = np.zeros((1, 1))
     return StepActivity(
         edge.time_s + passes * draft.time_s,

@@ -1,5 +1,6 @@
 """Pipelines of an engine: the shallowest that fits, and that no other is ever better."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -115,3 +116,13 @@ def test_inside_a_node_the_hand_over_to_another_one_changes_nothing():
     leaving = stage_activity(ran[1], np.full((1, 1), 8), np.ones((1, 1)))
     staying = stage_activity(ran[0], np.full((1, 1), 8), np.ones((1, 1)))
     assert (leaving.time_s > staying.time_s).any()
+
+
+def test_formats_of_a_stage_stand_in_one_order_in_every_process():
+    program, designs = ALL, reference_design()
+    parts = pass_parts(
+        program.step, program.step_handover, 80, designs, TABLES, None, Reach(deep=False, beyond_node=False)
+    )
+    edge = dataclasses.replace(parts.edge, macs={name: np.ones((1, 1)) for name in ("int8", "fp4", "bf16", "fp32")})
+    found = stage_activity(dataclasses.replace(parts, edge=edge), np.ones((1, 1), dtype=np.int64), np.ones((1, 1)))
+    assert list(found.macs) == [*parts.layers.macs, *(name for name in edge.macs if name not in parts.layers.macs)]
