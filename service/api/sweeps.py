@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
@@ -175,16 +177,16 @@ def _read(session: Session, row: Sweep) -> SweepRead:
         )
         for cell in sweeps.cell_rows(session, row.id)
     ]  # fmt: skip
-    summary = _summary(row, sweeps.count_cells(session, [row.id])[row.id])
+    summary = _summary(row, Counter(cell.state for cell in cells))
     return SweepRead(
         **summary.model_dump(), axes=axes_document(sweep), metrics=objective_metrics(sweep), cells=cells,
     )  # fmt: skip
 
 
-def _summary(row: Sweep, counts: dict[str, int]) -> SweepSummary:
+def _summary(row: Sweep, counts: Mapping[str, int]) -> SweepSummary:
     return SweepSummary(
         id=row.id, name=row.name, done=set(counts) <= set(FINISHED_STATES), n_cells=sum(counts.values()),
-        cells_by_state=counts, created_at=moment(row.created_at_s),
+        cells_by_state=dict(counts), created_at=moment(row.created_at_s),
     )  # fmt: skip
 
 

@@ -26,6 +26,10 @@ _SQLITE_CHECKPOINT_PAGES = 4_000
 """Indexes of a large history are written all over: a small cache would write and read their pages again and again."""
 
 
+_ONE_MOMENT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+"""On Postgres, else each query would see what others committed since the last; SQLite's reader has this anyway."""
+
+
 class DatabaseUnreachableError(Exception):
     """The database does not answer, or its URL names none that chipfit can use."""
 
@@ -123,8 +127,9 @@ def require_reachable(database: Database) -> None:
 
 @contextmanager
 def reading(database: Database) -> Iterator[Session]:
-    """Yield a session for queries; it is rolled back at the end."""
-    with Session(database.pool, expire_on_commit=False) as session:
+    """Yield a session for queries, all of which see the database as it was at the first; it is rolled back."""
+    pool = database.pool if database.is_sqlite else database.pool.execution_options(**_ONE_MOMENT)
+    with Session(pool, expire_on_commit=False) as session:
         yield session
 
 
