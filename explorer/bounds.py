@@ -157,11 +157,11 @@ def root_boxes(problem: Problem) -> Boxes:
     pair = np.arange(len(corner[0]) * len(windows))
     category, window = pair // len(windows), pair % len(windows)
     formats = [p.name for p in space.parameters].index("native_formats")
-    kept = _useful_formats(problem, windows)[window, corner[0][category, formats]]
+    kept = useful_formats(problem, windows)[window, corner[0][category, formats]]
     category, window = category[kept], window[kept]
     low, high, chosen = corner[0][category], corner[1][category], windows[window]
     for link, axis in _link_axes(space).items():
-        high[~_uses_link(problem, windows, link)[window], axis] = 0
+        high[~uses_link(problem, windows, link)[window], axis] = 0
     n_kept = len(_mixture_windows(problem)) if len(problem.scenarios) > 1 else 0
     kept = np.ones((len(low), n_kept), dtype=bool)
     return Boxes(low, high, chosen[:, 0], chosen[:, 1], np.zeros(len(low), dtype=np.int64), kept)
@@ -183,7 +183,7 @@ def _link_axes(space: Space) -> dict[str, int]:
     return {link: names.index(parameter) for link, parameter in LINKS.items()}
 
 
-def _uses_link(problem: Problem, windows: IntArray, link: str) -> BoolArray:
+def uses_link(problem: Problem, windows: IntArray, link: str) -> BoolArray:
     """Whether some alternative of each window sends over a kind of link, shape (n_windows,)."""
     if len(problem.scenarios) > 1:
         return np.array([LINKS[link] not in idle_parameters(problem)])
@@ -210,7 +210,7 @@ def _runs(values: list[bool]) -> tuple[list[int], list[int]]:
     return starts, [*[start - 1 for start in starts[1:]], len(values) - 1]
 
 
-def _useful_formats(problem: Problem, windows: IntArray) -> BoolArray:
+def useful_formats(problem: Problem, windows: IntArray) -> BoolArray:
     """
     Whether a set of native formats can be best for the mix of a window, shape (n_windows, n_format_sets).
 
@@ -531,6 +531,12 @@ def tighten(problem: Problem, boxes: Boxes) -> Boxes:
     budget whatever the rest is. Boxes whose lowest corner is over budget are left out.
     """
     return join(_shared(problem, _tighten, (boxes,))) if boxes.n_boxes else boxes
+
+
+def tighten_halves(problem: Problem, boxes: Boxes) -> Boxes:
+    """Return `tighten` of lower and then upper halves of tight boxes: the lower ones are tight as they are."""
+    lower, upper = np.array_split(np.arange(boxes.n_boxes), 2)
+    return join([boxes.take(lower), tighten(problem, boxes.take(upper))])
 
 
 def _tighten(problem: Problem, boxes: Boxes) -> Boxes:

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from explorer.bounds import Boxes, alternative_costs, alternative_windows, bound_boxes, join, tighten
+from explorer.bounds import (
+    Boxes,
+    alternative_costs,
+    alternative_windows,
+    bound_boxes,
+    join,
+    point_boxes,
+    tighten,
+    tighten_halves,
+)
 from explorer.exact import BATCH_BOXES, halves, split_axis
 from explorer.local_search import DIAGONAL, NEAR_BATCHES, best_of, neighbours, polished, wide_neighbours
 from explorer.pareto import non_dominated
@@ -243,7 +252,7 @@ class CoverSearch:
                 middle = some.low + np.floor((some.high - some.low) * place).astype(np.int64)
                 self.offer(middle, some.first, some.last)
             children = halves(parents, split_axis(self.problem, parents, self._axes, self.pseudo_cost))
-            boxes, bound = self._bounded(tighten(self.problem, children))
+            boxes, bound = self._bounded(tighten_halves(self.problem, children))
             order = np.argsort(-bound.sum(axis=1), kind="stable")
             self._open = join([self._open, boxes.take(order)])
             self._bound = np.concatenate([self._bound, bound[order]])
@@ -251,6 +260,8 @@ class CoverSearch:
 
     def offer(self, points: IntArray, first: IntArray, last: IntArray) -> None:
         """Judge designs at every alternative of their windows and offer all of them to the archive."""
+        affordable = tighten(self.problem, point_boxes(points, first, last))
+        points, first, last = affordable.low, affordable.first, affordable.last
         if not len(points):
             return
         cost, alternative = alternative_costs(self.problem, points, first, last, self.problem.objectives)

@@ -16,6 +16,7 @@ from explorer.bounds import (
     join,
     root_boxes,
     tighten,
+    tighten_halves,
 )
 from explorer.local_search import DIAGONAL, Incumbent, best_of, best_of_each, polished
 from explorer.objectives import REGRET, Objective
@@ -32,7 +33,10 @@ WIDTH_SHARE = 0.1
 """Budget that the whole width of an axis counts for beside what it costs, so that free parameters are split too."""
 
 STARTS = 24
-"""Local searches from all over the space in a round that makes some: the first, second, fourth, eighth and so on."""
+"""Local searches from all over the space in a round that makes some."""
+
+SEEK_SPACING = 4
+"""The first round makes some, the fifth, the twenty-first and so on."""
 
 START_MARGIN = 0.1
 """How much worse than the incumbent a design may be from which a local search starts, where judging one takes long."""
@@ -71,7 +75,7 @@ class ExactSearch:
         self._closed_bound = np.inf
         self._roots = shuffled(root_boxes(self.problem)) if self.roots is None else self.roots
         self._open, self._cost = self._roots.take(np.zeros(0, dtype=np.int64)), np.zeros(0)
-        self._split_rounds = 0
+        self._split_rounds = self._seeks_at = 0
 
     @property
     def bound(self) -> float:
@@ -145,8 +149,9 @@ class ExactSearch:
         if not len(self._cost):
             self.complete = True
             return
-        if self._split_rounds & (self._split_rounds + 1) == 0:
+        if self._split_rounds == self._seeks_at:
             self._seek_from_everywhere()
+            self._seeks_at = SEEK_SPACING * (self._seeks_at + 1)
         self._split_rounds += 1
         chosen = self._chosen(min(BATCH_BOXES // 2, len(self._cost)))
         parents, parent_cost = self._open.take(chosen), self._cost[chosen]
@@ -204,7 +209,7 @@ class ExactSearch:
 
     def _bound_children(self, children: Boxes) -> tuple[Boxes, FloatArray, FloatArray]:
         """Boxes that may hold a feasible design, the cost of every child (infinite where closed), and theirs."""
-        tagged = tighten(self.problem, dataclasses.replace(children, parent=np.arange(children.n_boxes)))
+        tagged = tighten_halves(self.problem, dataclasses.replace(children, parent=np.arange(children.n_boxes)))
         cost = np.full(children.n_boxes, np.inf)
         bounded, kept = self._bounded(tagged)
         cost[bounded.parent] = kept

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
-from explorer.bounds import Below, alternative_costs, alternative_windows, bound_boxes, mixture_point_boxes
+from explorer.bounds import (
+    LINKS,
+    Below,
+    alternative_costs,
+    alternative_windows,
+    bound_boxes,
+    mixture_point_boxes,
+    point_boxes,
+    tighten,
+    useful_formats,
+    uses_link,
+)
 from explorer.objectives import Objective
 from explorer.problem import Problem
 from explorer.space import Space
@@ -15,11 +28,21 @@ from models.checks import FloatArray, IntArray
 MAX_POLISHES = 60
 """Exchanges after which a polish ends even if the last one still improved."""
 
-TRADED_AGAINST_CORES = ("array_shape", "arrays_per_core", "clock", "l2", "memory_kind", "memory_stacks")
+TRADED_AGAINST_CORES = (
+    "array_shape",
+    "arrays_per_core",
+    "clock",
+    "l2",
+    "memory_kind",
+    "memory_stacks",
+    "vector_lanes_per_core",
+    "scratchpad_per_core",
+    "noc_per_core",
+)
 """Parameters that a wide exchange varies together with the number of cores."""
 
-HALVED_EVERY = 2
-"""Exchanges of several starts after which the worse half of them ends."""
+SHARED_BY_CORES = ("vector_lanes_per_core", "scratchpad_per_core", "noc_per_core")
+"""Resources of each core that a chip cut into fewer cores has more of."""
 
 NEAR_BATCHES = 1
 """Steps of the batch to either side that an exchange of parameters also tries."""
@@ -66,6 +89,8 @@ def best_of_each(
         Cost above which a design need not be judged to the end.
     """
     found = [Incumbent() for _ in range(n_owners)]
+    affordable = tighten(problem, dataclasses.replace(point_boxes(points, first, last), parent=owner))
+    points, first, last, owner = affordable.low, affordable.first, affordable.last, affordable.parent
     if not len(points):
         return found
     if len(problem.scenarios) > 1:
@@ -98,30 +123,47 @@ def _best_alternatives(
 
 def polished(problem: Problem, objective: Objective, starts: list[Incumbent]) -> Incumbent:
     """
+    The best design that exchanges of parameters around several starts lead to.
+
+    Once nothing improves the best one, exchanges start again from it beside every plan, until that improves nothing.
+    """
+    best = _exchanged(problem, objective, starts)
+    while best.point is not None:
+        found = _exchanged(problem, objective, _beside_plans(problem, objective, best))
+        if not found.cost < best.cost:
+            break
+        best = found
+    return best
+
+
+def _exchanged(problem: Problem, objective: Objective, starts: list[Incumbent]) -> Incumbent:
+    """
     Exchange one parameter of every start, or raise one and lower another, until none improves; the best that results.
 
-    A start that no exchange improves tries the wider ones, then every other plan. Starts that meet go on as one, and
-    now and then the worse half of them is given up.
+    A start that no exchange improves tries the wider ones. Starts that meet go on as one, and after every exchange the
+    worse half of them is given up.
     """
     best = min(starts, key=lambda each: each.cost, default=Incumbent())
     active = [(each, 0) for each in starts if each.point is not None]
-    for done in range(1, MAX_POLISHES + 1):
+    for _ in range(MAX_POLISHES):
         if not active:
             break
-        near = [(each, EXCHANGES[stage](problem.space, _point(each))) for each, stage in active if stage < LAST]
-        found = iter(_best_near(problem, objective, near))
-        settled = iter(_best_plans(problem, objective, [each for each, stage in active if stage == LAST]))
+        found = _best_near(problem, objective, [(each, _near(problem, _point(each), stage)) for each, stage in active])
         moved: dict[tuple[int, ...], tuple[Incumbent, int]] = {}
-        for each, stage in active:
-            new = next(found) if stage < LAST else next(settled)
+        for (each, stage), new in zip(active, found, strict=True):
             after = (new, 0) if new.cost < each.cost else (each, stage + 1)
-            if after[1] <= LAST:
+            if after[1] < len(EXCHANGES):
                 moved.setdefault((*_point(after[0]), after[0].alternative), after)
             best = min(best, after[0], key=lambda one: one.cost)
-        active = sorted(moved.values(), key=lambda one: one[0].cost)
-        if done % HALVED_EVERY == 0:
-            active = active[: (len(active) + 1) // 2]
+        active = sorted(moved.values(), key=lambda one: one[0].cost)[: (len(active) + 1) // 2]
     return best
+
+
+def _near(problem: Problem, point: IntArray, stage: int) -> IntArray:
+    """Points of an exchange; of one scenario those with the same formats, which change with the mix of a plan alone."""
+    points = EXCHANGES[stage](problem.space, point)
+    formats = [p.name for p in problem.space.parameters].index("native_formats")
+    return points if len(problem.scenarios) > 1 else points[points[:, formats] == point[formats]]
 
 
 def _point(incumbent: Incumbent) -> IntArray:
@@ -144,13 +186,43 @@ def _best_near(problem: Problem, objective: Objective, near: list[tuple[Incumben
     return best_of_each(problem, objective, points, first, last, owner, len(near), limit)
 
 
-def _best_plans(problem: Problem, objective: Objective, settled: list[Incumbent]) -> list[Incumbent]:
-    """Each incumbent's design at the best alternative of any plan."""
-    whole = alternative_windows(problem)
-    owner = np.repeat(np.arange(len(settled)), len(whole))
-    points = np.array([_point(each) for each in settled])[owner] if settled else np.zeros((0, 0), dtype=np.int64)
-    windows = np.tile(whole, (len(settled), 1))
-    return best_of_each(problem, objective, points, windows[:, 0], windows[:, 1], owner, len(settled))
+def _beside_plans(problem: Problem, objective: Objective, settled: Incumbent) -> list[Incumbent]:
+    """The best design beside every other plan, changed in what a plan needs to fit."""
+    windows = alternative_windows(problem)
+    if len(windows) == 1:
+        return []
+    points, owner = _fitted_to_plans(problem, _point(settled), windows)
+    first, last = windows[owner].T
+    found = best_of_each(problem, objective, points, first, last, owner, len(windows))
+    own = int(np.searchsorted(windows[:, 0], settled.alternative, side="right")) - 1
+    return [each for i, each in enumerate(found) if i != own]
+
+
+def _fitted_to_plans(problem: Problem, point: IntArray, windows: IntArray) -> tuple[IntArray, IntArray]:
+    """
+    `point` beside every plan: any number of memory stacks, formats that its mix uses, links it has or lacks.
+
+    Returns
+    -------
+    points : array of shape (n_points, n_parameters)
+    window : array of shape (n_points,)
+        Position of the plan's window.
+    """
+    names = [p.name for p in problem.space.parameters]
+    axes = [names.index(name) for name in ("memory_stacks", "native_formats", *LINKS.values())]
+    formats = useful_formats(problem, windows)
+    links = [(names.index(parameter), uses_link(problem, windows, link)) for link, parameter in LINKS.items()]
+    points, window = [], []
+    for i in range(len(windows)):
+        tried = [
+            [0, int(point[axis])] if used[i] and point[axis] else range(problem.space.sizes[axis] if used[i] else 1)
+            for axis, used in links
+        ]
+        stacks = range(problem.space.sizes[axes[0]])
+        for values in itertools.product(stacks, np.flatnonzero(formats[i]).tolist(), *tried):
+            points.append(_moved(point, dict(zip(axes, values, strict=True))))
+            window.append(i)
+    return np.array(points), np.array(window)
 
 
 def neighbours(space: Space, point: IntArray) -> IntArray:
@@ -198,6 +270,30 @@ def wide_neighbours(space: Space, point: IntArray) -> IntArray:
     return np.array(points)
 
 
+def recut_exchanges(space: Space, point: IntArray) -> IntArray:
+    """
+    `point`, and those that cut the same chip into other cores.
+
+    Every array shape and number of arrays beside numbers of cores that keep from half to twice the multiply-accumulate
+    units; what each core has of lanes, scratchpad and network follows so that the chip has as much as before.
+    """
+    axis = {p.name: i for i, p in enumerate(space.parameters)}
+    shape, arrays, cores = (
+        np.asarray(space.parameters[axis[name]].values) for name in ("array_shape", "arrays_per_core", "n_cores")
+    )
+    macs = shape.prod(axis=1)[:, None, None] * arrays[:, None] * cores
+    own = macs[point[axis["array_shape"]], point[axis["arrays_per_core"]], point[axis["n_cores"]]]
+    chosen = np.stack(np.nonzero((macs >= own / 2.0) & (macs <= own * 2.0)), axis=1)
+    points = np.repeat(point[None, :], len(chosen) + 1, axis=0)
+    points[1:, [axis["array_shape"], axis["arrays_per_core"], axis["n_cores"]]] = chosen
+    share = cores[point[axis["n_cores"]]] / cores[points[:, axis["n_cores"]]]
+    for name in SHARED_BY_CORES:
+        values = np.asarray(space.parameters[axis[name]].values, dtype=np.float64)
+        wanted = values[point[axis[name]]] * share
+        points[:, axis[name]] = np.argmin(np.abs(np.log(values[None, :] / wanted[:, None])), axis=1)
+    return points
+
+
 def _moved(point: IntArray, changes: dict[int, int]) -> IntArray:
     moved = point.copy()
     for axis, value in changes.items():
@@ -205,7 +301,5 @@ def _moved(point: IntArray, changes: dict[int, int]) -> IntArray:
     return moved
 
 
-EXCHANGES = (single_exchanges, paired_exchanges, wide_neighbours)
+EXCHANGES = (single_exchanges, paired_exchanges, recut_exchanges, wide_neighbours)
 """What a polish tries one after the other."""
-
-LAST = len(EXCHANGES)
