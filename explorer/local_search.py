@@ -91,13 +91,14 @@ def best_of_each(
     found = [Incumbent() for _ in range(n_owners)]
     affordable = tighten(problem, dataclasses.replace(point_boxes(points, first, last), parent=owner))
     points, first, last, owner = affordable.low, affordable.first, affordable.last, affordable.parent
-    if not len(points):
-        return found
-    if len(problem.scenarios) > 1:
+    if len(problem.scenarios) > 1 and len(points):
         boxes = mixture_point_boxes(problem, points)
         bounds = bound_boxes(problem, boxes, (objective,), Below(np.nextafter(limit, np.inf)))
         rows = _first_of_each(np.where(bounds.matters, bounds.cost[:, 0], np.inf), owner)
+        rows = rows[bounds.matters[rows]]
         points, first, last, owner = points[rows], first[rows], last[rows], owner[rows]
+    if not len(points):
+        return found
     cost, alternative = _best_alternatives(problem, objective, points, first, last)
     for row in _first_of_each(cost, owner):
         if np.isfinite(cost[row]):
