@@ -45,7 +45,10 @@ MIXTURE_STARTS = 4
 """The same for a mixture of scenarios, whose designs take longer to judge."""
 
 SEEN_PER_ROUND = 32
-"""Boxes of each round on whose diagonals a better design is looked for."""
+"""Boxes of a round on whose diagonals a better design is looked for."""
+
+SEEN_EVERY = 3
+"""Rounds from one such look to the next."""
 
 
 @dataclass
@@ -164,7 +167,7 @@ class ExactSearch:
         bounded, cost, kept = self._bound_children(children)
         self._learn(axis, parent_cost, cost)
         self._open, self._cost = join([self._open.take(rest), bounded]), np.concatenate([self._cost[rest], kept])
-        if len(self._cost):
+        if len(kept) and self._split_rounds % SEEN_EVERY == 0:
             best = np.argsort(kept, kind="stable")[:SEEN_PER_ROUND]
             self._seek_in_best(np.count_nonzero(rest) + best)
         self._prune()
