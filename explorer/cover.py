@@ -16,14 +16,11 @@ from explorer.bounds import (
     tighten,
     tighten_halves,
 )
-from explorer.exact import BATCH_BOXES, halves, split_axis
-from explorer.local_search import DIAGONAL, NEAR_BATCHES, best_of, neighbours, polished, wide_neighbours
+from explorer.exact import BATCH_BOXES, SEEN_EVERY, SEEN_PER_ROUND, halves, split_axis
+from explorer.local_search import DIAGONAL, NEAR_BATCHES, exchanges, fitted_to_plans
 from explorer.pareto import non_dominated
 from explorer.problem import Problem
 from models.checks import BoolArray, FloatArray, IntArray
-
-STARTS_PER_ROUND = 1
-"""Further local searches in a round."""
 
 POLISHES_PER_ROUND = 3
 """Members of the archive whose neighbourhood is looked at in each round."""
@@ -93,7 +90,7 @@ class CoverSearch:
     pseudo_cost: FloatArray = field(default_factory=lambda: np.ones(0))
     """How far splitting an axis raises bounds, shape (n_parameters,): learned where single objectives are searched."""
     _explored: set[tuple[int, ...]] = field(default_factory=set)
-    _starts: list[tuple[int, int, Boxes]] | None = None
+    _split_rounds: int = 0
 
     def __post_init__(self) -> None:
         space = self.problem.space
@@ -172,12 +169,14 @@ class CoverSearch:
             if fresh is None:
                 return
             self._explored.add(keys[fresh])
-            space, point = self.problem.space, self.archive.point[fresh]
-            near = np.concatenate([neighbours(space, point), wide_neighbours(space, point)])
+            point = self.archive.point[fresh]
+            near = exchanges(self.problem, point)
             own = windows[keys[fresh][-1]]
             close = np.clip(self.archive.alternative[fresh] + np.array([-NEAR_BATCHES, NEAR_BATCHES]), *own)
             self.offer(near, *[np.full(len(near), end) for end in close])
-            self.offer(np.repeat(near[:1], len(windows), axis=0), windows[:, 0], windows[:, 1])
+            if len(windows) > 1:
+                points, plan = fitted_to_plans(self.problem, point, windows)
+                self.offer(points, windows[plan, 0], windows[plan, 1])
 
     def _plans(self) -> list[int]:
         """Window of alternatives that each member of the archive lies in."""
@@ -191,34 +190,8 @@ class CoverSearch:
         self.roots = self.roots.take(np.arange(len(some), self.roots.n_boxes))
         order = np.argsort(-bound.sum(axis=1), kind="stable")
         self._offer_diagonals(boxes, bound)
-        self._add_starts(boxes, bound)
         self._open, self._bound = join([self._open, boxes.take(order)]), np.concatenate([self._bound, bound[order]])
         self._prune()
-
-    def _add_starts(self, boxes: Boxes, bound: FloatArray) -> None:
-        """Remember, of the first batch of roots, the most promising boxes of different array shapes by objective."""
-        if self._starts is not None:
-            return
-        names = [p.name for p in self.problem.space.parameters]
-        shape = boxes.low[:, names.index("array_shape")]
-        self._starts = []
-        for objective in range(bound.shape[1]):
-            order = np.argsort(bound[:, objective], kind="stable")
-            _, first = np.unique(shape[order], return_index=True)
-            self._starts += [(rank, objective, boxes.take(order[[i]])) for rank, i in enumerate(np.sort(first))]
-        self._starts.sort(key=lambda start: start[:2])
-
-    def _search_from_next_starts(self) -> None:
-        """Local searches in one objective each: members that no exchange around another member reaches."""
-        for _, objective_index, box in (self._starts or [])[:STARTS_PER_ROUND]:
-            objective = self.problem.objectives[objective_index]
-            found = best_of(self.problem, objective, (box.low + box.high) // 2, box.first, box.last)
-            if np.isfinite(found.cost):
-                found = polished(self.problem, objective, [found])
-                at = np.array([found.alternative])
-                self.offer(np.array([found.point]), at, at)
-        if self._starts:
-            del self._starts[:STARTS_PER_ROUND]
 
     def _offer_diagonals(self, boxes: Boxes, bound: FloatArray) -> None:
         """Offer designs on the diagonals of the boxes that promise most in each objective."""
@@ -230,7 +203,6 @@ class CoverSearch:
 
     def _round(self) -> None:
         self.polish()
-        self._search_from_next_starts()
         if self.roots.n_boxes:
             self._bound_next_roots()
             return
@@ -246,17 +218,22 @@ class CoverSearch:
         self.offer(parents.low[points], parents.first[points], parents.last[points])
         parents = parents.take(~points)
         if parents.n_boxes:
-            step = max(1, parents.n_boxes // 64)
-            some = parents.take(np.arange(0, parents.n_boxes, step))
-            for place in DIAGONAL[1:4]:
-                middle = some.low + np.floor((some.high - some.low) * place).astype(np.int64)
-                self.offer(middle, some.first, some.last)
+            if self._split_rounds % SEEN_EVERY == 0:
+                self._offer_inside(parents)
+            self._split_rounds += 1
             children = halves(parents, split_axis(self.problem, parents, self._axes, self.pseudo_cost))
             boxes, bound = self._bounded(tighten_halves(self.problem, children))
             order = np.argsort(-bound.sum(axis=1), kind="stable")
             self._open = join([self._open, boxes.take(order)])
             self._bound = np.concatenate([self._bound, bound[order]])
         self._prune()
+
+    def _offer_inside(self, boxes: Boxes) -> None:
+        """Offer designs inside some of the boxes."""
+        some = boxes.take(np.arange(0, boxes.n_boxes, max(1, boxes.n_boxes // SEEN_PER_ROUND)))
+        for place in DIAGONAL[1:4]:
+            middle = some.low + np.floor((some.high - some.low) * place).astype(np.int64)
+            self.offer(middle, some.first, some.last)
 
     def offer(self, points: IntArray, first: IntArray, last: IntArray) -> None:
         """Judge designs at every alternative of their windows and offer all of them to the archive."""

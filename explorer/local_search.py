@@ -160,6 +160,11 @@ def _exchanged(problem: Problem, objective: Objective, starts: list[Incumbent]) 
     return best
 
 
+def exchanges(problem: Problem, point: IntArray) -> IntArray:
+    """`point` and what all exchanges around it lead to, shape (n_points, n_parameters)."""
+    return np.concatenate([_near(problem, point, stage) for stage in range(len(EXCHANGES))])
+
+
 def _near(problem: Problem, point: IntArray, stage: int) -> IntArray:
     """Points of an exchange; of one scenario those with the same formats, which change with the mix of a plan alone."""
     points = EXCHANGES[stage](problem.space, point)
@@ -192,14 +197,14 @@ def _beside_plans(problem: Problem, objective: Objective, settled: Incumbent) ->
     windows = alternative_windows(problem)
     if len(windows) == 1:
         return []
-    points, owner = _fitted_to_plans(problem, _point(settled), windows)
+    points, owner = fitted_to_plans(problem, _point(settled), windows)
     first, last = windows[owner].T
     found = best_of_each(problem, objective, points, first, last, owner, len(windows))
     own = int(np.searchsorted(windows[:, 0], settled.alternative, side="right")) - 1
     return [each for i, each in enumerate(found) if i != own]
 
 
-def _fitted_to_plans(problem: Problem, point: IntArray, windows: IntArray) -> tuple[IntArray, IntArray]:
+def fitted_to_plans(problem: Problem, point: IntArray, windows: IntArray) -> tuple[IntArray, IntArray]:
     """
     `point` beside every plan: any number of memory stacks, formats that its mix uses, links it has or lacks.
 
