@@ -46,6 +46,12 @@ MIXTURE_ROWS = 16_384
 PIECE = 4
 """Alternatives of a scenario of a mixture that are kept or left out together."""
 
+TABULATED = ("array_shape", "arrays_per_core", "n_cores", "scratchpad_per_core", "noc_per_core")
+"""Parameters by which cycles of GEMMs are tabulated: designs that agree in them go to the same process of a team."""
+
+PLACE_FACTORS = np.array([1, 3, 5, 7, 11])
+"""Odd, so that a step of any parameter moves a design to the other one of two processes."""
+
 UNSEEN_PER_S = 1e300
 """Rate of a scenario that was not looked at."""
 
@@ -311,13 +317,33 @@ def bound_boxes(
     A point box gives the exact values of its design at its best alternative of the window. Alternatives that no longer
     matter beside `rival` are left out of the bound and of the returned windows, save where none matters.
     """
-    parts = _shared(problem, _bound_boxes, (boxes,), (objectives, rival))
-    return BoxBounds(*[np.concatenate([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(BoxBounds)])
+    place = _place(problem, boxes.high)
+    parts, order = _shared_by_place(problem, _bound_boxes, (boxes,), (objectives, rival), place)
+    return BoxBounds(
+        *[np.concatenate([getattr(p, f.name) for p in parts])[order] for f in dataclasses.fields(BoxBounds)]
+    )
 
 
 def _shared(problem: Problem, work: Callable[..., Any], rows: tuple[Any, ...], args: tuple[Any, ...] = ()) -> list[Any]:
     """`work(problem, *rows, *args)` in parts of rows that the processes of a team do side by side, or in one."""
     return problem.team[0].shared(problem, work, rows, args) if problem.team else [work(problem, *rows, *args)]
+
+
+def _shared_by_place(
+    problem: Problem, work: Callable[..., Any], rows: tuple[Any, ...], args: tuple[Any, ...], place: IntArray
+) -> tuple[list[Any], IntArray | slice]:
+    """As `_shared`, rows of one place always in one process; with the positions of the rows in the joined parts."""
+    if not problem.team:
+        return _shared(problem, work, rows, args), slice(None)
+    parts, position = problem.team[0].shared_by_place(problem, work, rows, args, place)
+    return parts, position
+
+
+def _place(problem: Problem, points: IntArray) -> IntArray:
+    """A number for each design, equal where the designs share their rows of the largest factor tables."""
+    names = [p.name for p in problem.space.parameters]
+    axes = [names.index(name) for name in TABULATED]
+    return np.asarray(points[:, axes] @ PLACE_FACTORS)
 
 
 def _bound_boxes(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], rival: Rival) -> BoxBounds:
@@ -396,8 +422,9 @@ def alternative_costs(
         Alternatives beyond a shorter window repeat its last.
     """
     width = int((last - first).max()) + 1
-    parts = _shared(problem, _point_costs, (points, first, last), (width, objectives))
-    cost, alternative = (np.concatenate(each) for each in zip(*parts, strict=True))
+    place = _place(problem, points)
+    parts, order = _shared_by_place(problem, _point_costs, (points, first, last), (width, objectives), place)
+    cost, alternative = (np.concatenate(each)[order] for each in zip(*parts, strict=True))
     return cost, alternative
 
 
@@ -542,27 +569,34 @@ def tighten_halves(problem: Problem, boxes: Boxes) -> Boxes:
 def _tighten(problem: Problem, boxes: Boxes) -> Boxes:
     limit = problem.document.budget.area * (1.0 + SLACK)
     boxes = boxes.take(_area_mm2(problem, boxes, boxes.low) <= limit)
+    ordered = np.array([p.ordered for p in problem.space.parameters])
+    rows, axes = np.nonzero((boxes.high > boxes.low) & ordered)
+    over = boxes.high[rows, axes]
+    beyond = ~_fits(problem, boxes, rows, axes, over, limit)
+    rows, axes, over = rows[beyond], axes[beyond], over[beyond]
+    affordable = boxes.low[rows, axes]
+    while np.any(over - affordable > 1):
+        middle = (affordable + over) // 2
+        fits = _fits(problem, boxes, rows, axes, middle, limit)
+        affordable, over = np.where(fits, middle, affordable), np.where(fits, over, middle)
     high = boxes.high.copy()
-    for axis in (i for i, p in enumerate(problem.space.parameters) if p.ordered and len(p.values) > 1):
-        rows = np.flatnonzero(boxes.high[:, axis] > boxes.low[:, axis])
-        if not len(rows):
-            continue
-        over = boxes.high[rows, axis]
-        rows = rows[~_fits(problem, boxes.take(rows), axis, over, limit)]
-        affordable, over = boxes.low[rows, axis], boxes.high[rows, axis]
-        while np.any(over - affordable > 1):
-            middle = (affordable + over) // 2
-            fits = _fits(problem, boxes.take(rows), axis, middle, limit)
-            affordable, over = np.where(fits, middle, affordable), np.where(fits, over, middle)
-        high[rows, axis] = affordable
+    high[rows, axes] = affordable
     return dataclasses.replace(boxes, high=high)
 
 
-def _fits(problem: Problem, boxes: Boxes, axis: int, index: IntArray, limit_mm2: float) -> BoolArray:
-    """Whether the cheapest corner of each box with one axis raised to `index` keeps the area budget."""
-    raised = boxes.low.copy()
-    raised[:, axis] = index
-    return np.asarray(_area_mm2(problem, boxes, raised) <= limit_mm2)
+def _fits(
+    problem: Problem, boxes: Boxes, rows: IntArray, axes: IntArray, index: IntArray, limit_mm2: float
+) -> BoolArray:
+    """Whether the cheapest corner of boxes `rows`, each with the axis of `axes` at `index`, keeps the area budget."""
+    some = boxes.take(rows)
+    return np.asarray(_area_mm2(problem, some, _raised(some.low, axes, index)) <= limit_mm2)
+
+
+def _raised(points: IntArray, axes: IntArray, index: IntArray) -> IntArray:
+    """Points with one axis each at another index."""
+    raised = points.copy()
+    raised[np.arange(len(points)), axes] = index
+    return raised
 
 
 def _area_mm2(problem: Problem, boxes: Boxes, points: IntArray) -> FloatArray:
@@ -582,12 +616,10 @@ def budget_spans(problem: Problem, boxes: Boxes, axes: IntArray) -> FloatArray:
 
 
 def _budget_spans(problem: Problem, boxes: Boxes, axes: IntArray) -> FloatArray:
-    base = _budget_shares(problem, boxes.low)
-    spans = np.empty((boxes.n_boxes, len(axes)))
-    for column, axis in enumerate(axes):
-        raised = boxes.low.copy()
-        raised[:, axis] = boxes.high[:, axis]
-        spans[:, column] = _budget_shares(problem, raised) - base
+    spans = np.zeros((boxes.n_boxes, len(axes)))
+    rows, columns = np.nonzero(boxes.high[:, axes] > boxes.low[:, axes])
+    raised = _raised(boxes.low[rows], axes[columns], boxes.high[rows, axes[columns]])
+    spans[rows, columns] = _budget_shares(problem, raised) - _budget_shares(problem, boxes.low)[rows]
     return spans
 
 

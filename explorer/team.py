@@ -23,7 +23,10 @@ from models.checks import FloatArray, IntArray
 Rows = tuple[Boxes | NDArray[Any], ...]
 
 LEAST_ROWS = 1024
-"""Boxes or designs below which a call is not worth sharing out."""
+"""
+Boxes or designs of two processes below which a call is not worth sharing out: a quarter of them for the one that has
+fewest.
+"""
 
 
 class Team:
@@ -50,10 +53,40 @@ class Team:
         rows : tuple
             Arrays of shape (n_rows, ...) or boxes, all of which are cut alike.
         """
-        n_rows = rows[0].n_boxes if isinstance(rows[0], Boxes) else len(rows[0])
-        if n_rows < LEAST_ROWS or not self._available():
+        return self._shared(problem, work, rows, args, np.array_split(np.arange(_n_rows(rows)), self._n_others + 1))
+
+    def shared_by_place(
+        self, problem: Problem, work: Callable[..., Any], rows: Rows, args: tuple[Any, ...], place: IntArray
+    ) -> tuple[list[Any], IntArray]:
+        """
+        As `shared`, where rows of one place always go to the same process, which then fills its tables for them alone.
+
+        Parameters
+        ----------
+        place : array of shape (n_rows,)
+            Any number.
+
+        Returns
+        -------
+        parts : list
+        position : array of shape (n_rows,)
+            Position of each row in the joined parts.
+        """
+        owner = place % (self._n_others + 1)
+        cut = [np.flatnonzero(owner == i) for i in range(self._n_others + 1)]
+        found = self._shared(problem, work, rows, args, cut)
+        if len(found) == 1:
+            return found, np.arange(len(place))
+        return found, np.argsort(np.concatenate(cut), kind="stable")
+
+    def _shared(
+        self, problem: Problem, work: Callable[..., Any], rows: Rows, args: tuple[Any, ...], cut: list[IntArray]
+    ) -> list[Any]:
+        """`work` on the rows of each cut, or on all at once where the others are not worth or not able to be asked."""
+        least = min(len(part) for part in cut)
+        if not least or least * len(cut) ** 2 < LEAST_ROWS or not self._available():
             return [work(problem, *rows, *args)]
-        parts = [(*_cut(rows, part), *args) for part in np.array_split(np.arange(n_rows), self._n_others + 1)]
+        parts = [(*_cut(rows, part), *args) for part in cut]
         best = problem.mixture.best_units_per_s
         rates = None if best is None else best()
         sent = [self._sent(problem.only, rates, work, part) for part in parts[1:]]
@@ -81,6 +114,10 @@ class Team:
         except BrokenProcessPool:
             self._gone = True
             return None
+
+
+def _n_rows(rows: Rows) -> int:
+    return rows[0].n_boxes if isinstance(rows[0], Boxes) else len(rows[0])
 
 
 def _cut(rows: Rows, part: IntArray) -> Rows:

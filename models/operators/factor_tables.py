@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ class FactorTables:
         `columns` of shape (n_designs, n_wanted) only those entries of each row are returned.
         """
         rate = np.broadcast_to(rate_ratio, (designs.n_designs,))
-        packed = list(_keys(designs, fields, rate))
+        packed = _keys(designs, fields, rate)
         position = self._position.setdefault(name, {})
         missing = {key: i for i, key in enumerate(packed) if key not in position}
         if missing:
@@ -111,8 +111,9 @@ class FactorTables:
         self._rows[name] = rows
 
 
-def _keys(designs: DesignBatch, fields: Sequence[str], rate_ratio: FloatArray | float) -> Iterator[bytes]:
+def _keys(designs: DesignBatch, fields: Sequence[str], rate_ratio: FloatArray | float) -> list[bytes]:
     """Values of some fields and the rate of each design, as one key."""
     rate = np.broadcast_to(rate_ratio, (designs.n_designs,))
-    keys = np.ascontiguousarray(np.stack([*[getattr(designs, field) for field in fields], rate], axis=1))
-    return (key.tobytes() for key in keys)
+    keys = np.stack([*[getattr(designs, field) for field in fields], rate], axis=1)
+    packed: list[bytes] = keys.view(np.dtype((np.void, keys.itemsize * keys.shape[1])))[:, 0].tolist()
+    return packed
