@@ -32,11 +32,11 @@ PSEUDO_COST_MEMORY = 0.98
 WIDTH_SHARE = 0.1
 """Budget that the whole width of an axis counts for beside what it costs, so that free parameters are split too."""
 
-STARTS = 24
+STARTS = 12
 """Local searches from all over the space in a round that makes some."""
 
-SEEK_SPACING = 4
-"""The first round makes some, the fifth, the twenty-first and so on."""
+SEEK_SPACING = 8
+"""The first round makes some, the ninth, the seventy-third and so on."""
 
 START_MARGIN = 0.1
 """How much worse than the incumbent a design may be from which a local search starts, where judging one takes long."""
