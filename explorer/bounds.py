@@ -37,7 +37,7 @@ from models.serving.steady import CompiledServing
 LINKS: Mapping[str, str] = {"scale_up": "scale_up_link", "scale_out": "scale_out_link"}
 """Kind of link -> parameter that sets its bandwidth."""
 
-WINDOW_STEPS = (1, 4, 8)
+WINDOW_STEPS = (2, 8)
 """Widths of windows up to which boxes are bounded together; wider ones are one further group."""
 
 MIXTURE_ROWS = 16_384
