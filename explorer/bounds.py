@@ -16,7 +16,7 @@ from explorer.objectives import COMBINED, REGRET, Mixture, Objective, objective_
 from explorer.problem import Problem
 from explorer.space import RATE_DOUBLING, Parameter, Space, designs_at, numeric_values
 from models.checks import BoolArray, FloatArray, IntArray
-from models.evaluate import evaluate
+from models.evaluate import evaluate, figures_of
 from models.evaluation import ScenarioEvaluation, take_figures, worst_violation
 from models.hardware.area import die_area_mm2
 from models.hardware.array_variants import variants_code
@@ -504,15 +504,15 @@ def _bound_mixture(problem: Problem, boxes: Boxes, objectives: tuple[Objective, 
     """
     performance, cheapest = corners(problem, boxes)
     windows, n = _mixture_windows(problem), boxes.n_boxes
-    first, nothing = problem.scenarios[:1], np.zeros((n, 1), dtype=np.int64)
-    frame = evaluate(performance, cheapest, first, problem.tables, nothing, problem.technology)[0]
-    chip = chip_violations(problem.limits, cheapest, frame.figures)
+    figures = figures_of(cheapest, problem.technology)
+    frame = _any_evaluation(problem, performance, cheapest)
+    chip = chip_violations(problem.limits, cheapest, figures)
     alive = np.max(np.stack([v[:, 0] for v in chip.values()]), axis=0) <= SLACK
     owner = np.array([scenario for scenario, _ in windows])
 
     def costs(rates: FloatArray, rows: IntArray | slice) -> FloatArray:
         """Outward costs of rates of shape (n_scenarios, n_rows), infinite where a scenario does not run."""
-        shown = dataclasses.replace(frame, figures=take_figures(frame.figures, rows))
+        shown = dataclasses.replace(frame, figures=take_figures(figures, rows))
         each = [dataclasses.replace(shown, units_per_s=np.maximum(r, np.finfo(float).tiny)[:, None]) for r in rates]
         values = [o.cost(objective_values(o, each, problem.mixture)[:, 0]) for o in objectives]
         return _outward(np.where((rates.min(axis=0) > 0)[:, None], np.stack(values, axis=1), np.inf))
@@ -539,6 +539,13 @@ def _bound_mixture(problem: Problem, boxes: Boxes, objectives: tuple[Objective, 
         kept[rows, column] = rival(confined)
         left_out[rows] = np.minimum(left_out[rows], np.where(kept[rows, column], np.inf, confined[:, 0]))
     return BoxBounds(cost, boxes.first, boxes.last, left_out, kept, alive)
+
+
+def _any_evaluation(problem: Problem, performance: DesignBatch, cheapest: DesignBatch) -> ScenarioEvaluation:
+    """An evaluation to put rates and figures into: objectives of a mixture depend on nothing else."""
+    one = np.zeros(1, dtype=np.int64)
+    corner, first = (take(performance, one), take(cheapest, one)), problem.scenarios[:1]
+    return evaluate(*corner, first, problem.tables, one[:, None], problem.technology)[0]
 
 
 def _best_rates(

@@ -36,7 +36,7 @@ STARTS = 12
 """Local searches from all over the space in a round that makes some."""
 
 SEEK_SPACING = 8
-"""The first round makes some, the ninth, the seventy-third and so on."""
+"""Every round makes some until one finds a feasible design; the next follow after so many times as many rounds."""
 
 START_MARGIN = 0.1
 """How much worse than the incumbent a design may be from which a local search starts, where judging one takes long."""
@@ -152,9 +152,10 @@ class ExactSearch:
         if not len(self._cost):
             self.complete = True
             return
-        if self._split_rounds == self._seeks_at:
+        if self._split_rounds >= self._seeks_at:
             self._seek_from_everywhere()
-            self._seeks_at = SEEK_SPACING * (self._seeks_at + 1)
+            if self.incumbent.point is not None:
+                self._seeks_at = SEEK_SPACING * (self._split_rounds + 1)
         self._split_rounds += 1
         chosen = self._chosen(min(BATCH_BOXES // 2, len(self._cost)))
         parents, parent_cost = self._open.take(chosen), self._cost[chosen]

@@ -106,8 +106,18 @@ def evaluate(
         raise ValueError(
             f"both batches must have equally many designs, got {performance.n_designs} and {cost.n_designs}"
         )
+    chips, figures = _chips(cost, technology)
+    return [
+        _EVALUATIONS[type(each)](each, performance, chips.access, figures, tables, alternatives) for each in scenarios
+    ]
+
+
+def figures_of(cost: DesignBatch, technology: Technology | None = None) -> Figures:
+    """Return the figures that `evaluate` gives each scenario with such a cost batch, shape (n_designs, 1) each."""
+    return _chips(cost, technology)[1]
+
+
+def _chips(cost: DesignBatch, technology: Technology | None) -> tuple[ChipFigures, Figures]:
     used = technology or default_technology()
     chips = chip_figures(cost, used)
-    access = chips.access
-    figures = _figures(chips, cost, used)
-    return [_EVALUATIONS[type(each)](each, performance, access, figures, tables, alternatives) for each in scenarios]
+    return chips, _figures(chips, cost, used)
