@@ -126,7 +126,8 @@ def _parts(parts: Mapping[str, FloatArray]) -> dict[str, float]:
 
 def warnings_of(problem: Problem, one: DesignBatch, full_rate_w: float, area_mm2: float) -> list[dict[str, Any]]:
     """What a reader must know of one design and no limit says: heat beyond known cooling, a node between tables."""
-    used, found = problem.technology, list[dict[str, Any]]()
+    used = problem.technology
+    found: list[dict[str, Any]] = []
     density = float(power_density_w_per_mm2(one, np.array([full_rate_w]), np.array([area_mm2]))[0])
     limit = used.constants["power"]["highest_power_density_w_per_mm2"]
     if density > limit:

@@ -22,11 +22,8 @@ from models.checks import FloatArray, IntArray
 
 Rows = tuple[Boxes | NDArray[Any], ...]
 
-LEAST_ROWS = 1024
-"""
-Boxes or designs of two processes below which a call is not worth sharing out: a quarter of them for the one that has
-fewest.
-"""
+LEAST_ROWS = 256
+"""Boxes or designs of the smallest part below which a call is not worth sharing out."""
 
 
 class Team:
@@ -83,8 +80,7 @@ class Team:
         self, problem: Problem, work: Callable[..., Any], rows: Rows, args: tuple[Any, ...], cut: list[IntArray]
     ) -> list[Any]:
         """`work` on the rows of each cut, or on all at once where the others are not worth or not able to be asked."""
-        least = min(len(part) for part in cut)
-        if not least or least * len(cut) ** 2 < LEAST_ROWS or not self._available():
+        if min(len(part) for part in cut) < LEAST_ROWS or not self._available():
             return [work(problem, *rows, *args)]
         parts = [(*_cut(rows, part), *args) for part in cut]
         best = problem.mixture.best_units_per_s

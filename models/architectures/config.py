@@ -80,7 +80,6 @@ def load_network(name: str) -> Network:
 
 
 @functools.cache
-@functools.cache
 def network_names() -> tuple[str, ...]:
     """Names of the networks of the catalogue, sorted."""
     return tuple(sorted(path.stem for path in (DATA / "networks").glob("*.json")))
