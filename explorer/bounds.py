@@ -309,16 +309,22 @@ class BoxBounds:
 
 
 def bound_boxes(
-    problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], rival: Rival = EVERYTHING
+    problem: Problem,
+    boxes: Boxes,
+    objectives: tuple[Objective, ...],
+    rival: Rival = EVERYTHING,
+    *,
+    prompts: bool = True,
 ) -> BoxBounds:
     """
     Return bounds: times at the upper corner of every box, area, energy per access and cost at the lower.
 
     A point box gives the exact values of its design at its best alternative of the window. Alternatives that no longer
-    matter beside `rival` are left out of the bound and of the returned windows, save where none matters.
+    matter beside `rival` are left out of the bound and of the returned windows, save where none matters. Without
+    `prompts` those computed alone are left out where only their latency follows from them.
     """
     place = _place(problem, boxes.high)
-    parts, order = _shared_by_place(problem, _bound_boxes, (boxes,), (objectives, rival), place)
+    parts, order = _shared_by_place(problem, _bound_boxes, (boxes,), (objectives, rival, prompts), place)
     return BoxBounds(
         *[np.concatenate([getattr(p, f.name) for p in parts])[order] for f in dataclasses.fields(BoxBounds)]
     )
@@ -339,6 +345,12 @@ def _shared_by_place(
     return parts, position
 
 
+def without_prompts(problem: Problem) -> Problem:
+    """The problem with prompts computed alone left out where only their latency follows from them."""
+    left = [each.without_prompts() if isinstance(each, CompiledServing) else each for each in problem.scenarios]
+    return dataclasses.replace(problem, scenarios=tuple(left))
+
+
 def _place(problem: Problem, points: IntArray) -> IntArray:
     """A number for each design, equal where the designs share their rows of the largest factor tables."""
     names = [p.name for p in problem.space.parameters]
@@ -346,7 +358,11 @@ def _place(problem: Problem, points: IntArray) -> IntArray:
     return np.asarray(points[:, axes] @ PLACE_FACTORS)
 
 
-def _bound_boxes(problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], rival: Rival) -> BoxBounds:
+def _bound_boxes(
+    problem: Problem, boxes: Boxes, objectives: tuple[Objective, ...], rival: Rival, prompts: bool
+) -> BoxBounds:
+    if not prompts:
+        problem = without_prompts(problem)
     if boxes.kept.shape[1] and boxes.n_boxes:
         return _bound_mixture(problem, boxes, objectives, rival)
     cost = np.full((boxes.n_boxes, len(objectives)), np.inf)

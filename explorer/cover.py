@@ -10,7 +10,6 @@ from explorer.bounds import (
     Boxes,
     alternative_costs,
     alternative_windows,
-    bound_boxes,
     join,
     point_boxes,
     tighten,
@@ -20,6 +19,7 @@ from explorer.exact import BATCH_BOXES, SEEN_EVERY, SEEN_PER_ROUND, halves, spli
 from explorer.local_search import DIAGONAL, NEAR_BATCHES, exchanges, fitted_to_plans
 from explorer.pareto import non_dominated
 from explorer.problem import Problem
+from explorer.staged_bounds import StagedBounds
 from models.checks import BoolArray, FloatArray, IntArray
 
 POLISHES_PER_ROUND = 3
@@ -94,6 +94,7 @@ class CoverSearch:
 
     def __post_init__(self) -> None:
         space = self.problem.space
+        self._bounds = StagedBounds(self.problem, self.problem.objectives)
         self._axes = space.split_axes
         self._formats = [p.name for p in space.parameters].index("native_formats")
         if not len(self.pseudo_cost):
@@ -152,7 +153,7 @@ class CoverSearch:
         parts, costs = [], []
         for start in range(0, max(boxes.n_boxes, 1), BATCH_BOXES):
             some = boxes.take(np.arange(start, min(start + BATCH_BOXES, boxes.n_boxes)))
-            bounds = bound_boxes(self.problem, some, self.problem.objectives, Uncovered(self.archive, self.target_gap))
+            bounds = self._bounds(some, Uncovered(self.archive, self.target_gap))
             keep = bounds.matters & np.all(np.isfinite(bounds.cost), axis=1)
             keep[keep] &= ~self.archive.covers(bounds.cost[keep], self.target_gap)
             parts.append(bounds.narrow(some).take(keep))

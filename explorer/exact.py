@@ -11,7 +11,6 @@ from explorer.bounds import (
     Below,
     Boxes,
     alternative_windows,
-    bound_boxes,
     budget_spans,
     join,
     root_boxes,
@@ -21,6 +20,7 @@ from explorer.bounds import (
 from explorer.local_search import DIAGONAL, Incumbent, best_of, best_of_each, polished
 from explorer.objectives import REGRET, Objective
 from explorer.problem import Problem
+from explorer.staged_bounds import StagedBounds
 from models.checks import FloatArray, IntArray
 
 BATCH_BOXES = 16384
@@ -76,6 +76,7 @@ class ExactSearch:
         self._formats = [p.name for p in space.parameters].index("native_formats")
         self.pseudo_cost = np.ones(len(space.parameters))
         self._closed_bound = np.inf
+        self._bounds = StagedBounds(self.problem, (self.objective,))
         self._roots = shuffled(root_boxes(self.problem)) if self.roots is None else self.roots
         self._open, self._cost = self._roots.take(np.zeros(0, dtype=np.int64)), np.zeros(0)
         self._split_rounds = self._seeks_at = 0
@@ -136,7 +137,7 @@ class ExactSearch:
         parts, costs = [], []
         for start in range(0, max(boxes.n_boxes, 1), BATCH_BOXES):
             some = boxes.take(np.arange(start, min(start + BATCH_BOXES, boxes.n_boxes)))
-            bounds = bound_boxes(self.problem, some, (self.objective,), Below(self._threshold()))
+            bounds = self._bounds(some, Below(self._threshold()))
             self._closed_bound = min(self._closed_bound, float(bounds.left_out.min(initial=np.inf)))
             keep = np.isfinite(bounds.cost[:, 0])
             parts.append(bounds.narrow(some).take(keep))

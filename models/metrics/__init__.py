@@ -24,6 +24,8 @@ class Metric:
     read: Callable[[ScenarioEvaluation], FloatArray]
     bounded: bool = True
     """Whether the two-batch evaluation of a box bounds the metric in its better direction."""
+    of_prompts: bool = False
+    """Whether it follows from prompts computed alone, which bounds of other metrics may leave out."""
 
     @property
     def description(self) -> str:
@@ -40,7 +42,7 @@ METRICS: Mapping[str, Metric] = {
     "sustainable_output_tokens_per_s_per_w": Metric("1/J", "maximize", SERVING, throughput.tokens_per_s_per_w),
     "output_tokens_per_s_per_mm2": Metric("1/(s mm2)", "maximize", SERVING, throughput.tokens_per_s_per_mm2),
     "output_tokens_per_s_per_usd": Metric("1/(s USD)", "maximize", SERVING, throughput.tokens_per_s_per_usd),
-    "ttft_p95_s": Metric("s", "minimize", SERVING, latency.ttft_s),
+    "ttft_p95_s": Metric("s", "minimize", SERVING, latency.ttft_s, of_prompts=True),
     "tpot_p95_s": Metric("s", "minimize", SERVING, latency.tpot_s),
     "step_s": Metric("s", "minimize", EVERY, latency.step_s),
     "energy_per_output_token_j": Metric("J", "minimize", SERVING, energy.energy_per_token_j),

@@ -51,7 +51,8 @@ class Work:
     What a stage of each engine does, arrays that broadcast to shape (n_designs, n_alternatives).
 
     `batch` sequences of each of `groups` groups are a micro-batch; `step` is one of them in a stage, `prompt` one
-    prompt of each group at the 95th percentile of its length and, where prompts run alone, the mean one.
+    prompt of each group at the 95th percentile of its length and, where prompts run alone, the mean one; empty where
+    prompts are not looked at.
     """
 
     scenario: ServingScenario
@@ -89,8 +90,8 @@ class Work:
 
     @property
     def prompt_s(self) -> FloatArray:
-        """A long prompt on its way through all stages [s]."""
-        return self.pipelines.depth * self.prompt[0].time_s
+        """A long prompt on its way through all stages, nothing where prompts are not looked at [s]."""
+        return self.pipelines.depth * self.prompt[0].time_s if self.prompt else np.zeros((1, 1))
 
 
 @dataclass(frozen=True)

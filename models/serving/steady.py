@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,6 +66,17 @@ class CompiledServing:
     """Cache of a prompt on its way to another engine, by alternative of `prompt`; None where prompts stay."""
     cold: ColdContents | None = None
     """What a second tier may hold; None where everything lies in the main memory."""
+    looks_at_prompts: bool = True
+    """Whether prompts computed alone are looked at, see `without_prompts`."""
+
+    def without_prompts(self) -> CompiledServing:
+        """
+        The same scenario with prompts computed alone left out, for bounds at two thirds of the work.
+
+        Where prompts share the steps of the others nothing but TTFT and the peak of the power follows from them. TTFT is
+        then that of a step, which it is never below.
+        """
+        return dataclasses.replace(self, looks_at_prompts=self.scenario.scheduling != "chunked")
 
     @property
     def name(self) -> str:
@@ -287,7 +299,7 @@ def steady_state(
     pipelines = shallowest_pipelines(options, performance, choices.batch)
     site = Site(performance, access, tables)
     step = _settled_step(compiled, pipelines, site, alternatives)
-    prompt = _settled_prompts(compiled, whole, pipelines, site)
+    prompt = _settled_prompts(compiled, whole, pipelines, site) if compiled.looks_at_prompts else ()
     placement = None
     if compiled.cold is not None and np.any(performance.second_tier):
         placement = _placement(compiled.cold, alternatives, pipelines, performance, choices.batch, step.time_s)
@@ -315,7 +327,7 @@ def steady_state(
         units_per_s=service.units_per_s,
         energy_per_unit_j=service.energy_per_unit_j,
         average_power_w=service.energy_per_unit_j * service.units_per_s / scenario.system.n_chips,
-        peak_power_w=np.maximum(step.energy_j / step.time_s, prompt[0].energy_j / prompt[0].time_s),
+        peak_power_w=functools.reduce(np.maximum, [each.energy_j / each.time_s for each in (step, *prompt[:1])]),
         step_s=work.step_s,
         ttft_s=ttft_s,
         tpot_s=tpot_s,
