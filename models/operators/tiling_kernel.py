@@ -72,13 +72,16 @@ def least_cycles_loop(
     k_tile, split_bytes_ratio : float
         Depth is rounded up to `k_tile`; a split moves `split_bytes_ratio` bytes per output and part. [1], [B]
     """
+    n_tiles = tile_sides.shape[0]
+    least = np.empty(n_tiles)  # by tile, and compared without calls, so that several tiles are looked at together
     for d in range(out.shape[0]):
         per_core = 1.0 / n_cores[d]
         share = rounding[d]
         exposed = exposed_fraction[d]
-        kept = stationarity[d]
+        whole_step, shortest_step, fixed = step_cycles[d], least_step_cycles[d], fixed_cycles[d]
         for s in range(out.shape[1]):
-            best = np.inf
+            streamed = streamed_share[stationarity[d], s]
+            least[:] = np.inf
             for p in range(splits.shape[0]):
                 if tiles_tried[s, p] == 0:
                     continue
@@ -86,20 +89,30 @@ def least_cycles_loop(
                 steps = np.ceil(depth / k_per_step[d, s]) * rate_loss[d, s]
                 delivery = depth * element_bytes[s] / port_bytes[d]
                 slices = depth * least_cycles_per_k[d]
-                least = np.inf
-                for t in range(tiles_tried[s, p]):
-                    operands = delivery * tile_sides[t]
-                    step = max(step_cycles[d, t] * streamed_share[kept, s, t], least_step_cycles[d, t])
-                    inner = max(steps * step + exposed * operands, max(operands, slices))
-                    one = inner + fixed_cycles[d, t]
-                    waves = tiles[s, p, t] * per_core
-                    counted = share * np.ceil(waves - WAVE_SLACK) + (1.0 - share) * waves
-                    least = min(least, one * max(counted, 1.0))
+                of_split = 0.0
                 if splits[p] > 1:
                     traffic = (splits[p] + 1.0) * split_bytes_ratio * outputs[s] / (port_bytes[d] * n_cores[d])
-                    least += traffic + split_fixed[d]
-                best = min(best, least)
-            out[d, s] = best
+                    of_split = traffic + split_fixed[d]
+                counts = tiles[s, p]
+                for t in range(tiles_tried[s, p]):
+                    operands = delivery * tile_sides[t]
+                    step = whole_step[t] * streamed[t]
+                    step = step if step > shortest_step[t] else shortest_step[t]
+                    computing = steps * step + exposed * operands
+                    staging = operands if operands > slices else slices
+                    inner = computing if computing > staging else staging
+                    waves = counts[t] * per_core
+                    counted = share * np.ceil(waves - WAVE_SLACK) + (1.0 - share) * waves
+                    counted = counted if counted > 1.0 else 1.0
+                    cycles = (inner + fixed[t]) * counted + of_split
+                    least[t] = cycles if cycles < least[t] else least[t]
+            width = n_tiles
+            while width > 1:
+                half = (width + 1) // 2
+                for t in range(width - half):
+                    least[t] = least[half + t] if least[half + t] < least[t] else least[t]
+                width = half
+            out[d, s] = least[0]
 
 
 @functools.cache
