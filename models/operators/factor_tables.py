@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from models.checks import FloatArray, IntArray
+from models.checks import BoolArray, FloatArray, IntArray
 from models.hardware.design import DesignBatch, take
 from models.operators.activity import TermActivity
 
@@ -41,74 +41,117 @@ class KeptRun:
     activities: Sequence[TermActivity]
 
 
+class _Table:
+    """Rows of one table by key, and which of their blocks are built."""
+
+    def __init__(self, blocks: IntArray) -> None:
+        self.members = [np.flatnonzero(blocks == each) for each in np.unique(blocks)]
+        self.block_of = np.unique(blocks, return_inverse=True)[1]
+        self._position: dict[bytes, int] = {}
+        self.values, self.built = np.empty((0, len(blocks))), np.zeros((0, len(self.members)), dtype=bool)
+
+    def places(self, keys: list[bytes]) -> IntArray:
+        """Position of the row of each key, of new keys too; a table that is full keeps only what is wanted now."""
+        if any(key not in self._position for key in keys):
+            self._add(list(dict.fromkeys(keys)))
+        return np.array([self._position[key] for key in keys], dtype=np.int64)
+
+    def _add(self, keys: list[bytes]) -> None:
+        new = [key for key in keys if key not in self._position]
+        needed = len(self._position) + len(new)
+        if needed * self.values.shape[1] * 8 > MAX_TABLE_BYTES:
+            kept = [key for key in keys if key in self._position]
+            places = [self._position[key] for key in kept]
+            self.values, self.built = self.values[places], self.built[places]
+            self._position = {key: i for i, key in enumerate(kept)}
+            needed = len(keys)
+        if needed > len(self.values):
+            more = max(64, 2 * needed) - len(self.values)
+            self.values = np.concatenate([self.values, np.empty((more, self.values.shape[1]))])
+            self.built = np.concatenate([self.built, np.zeros((more, self.built.shape[1]), dtype=bool)])
+        self._position.update(zip(new, range(len(self._position), needed), strict=True))
+
+
 class FactorTables:
     """
     Keeps rows of shape (width,), each keyed by the values of some design parameters.
 
-    The rows of a table are built by the function of the caller, which must depend on nothing but those parameters.
-    With `keeps_runs` the last run of each program on a single design is kept too, so that its alternatives are looked
-    up where they are asked for again.
+    The rows of a table are built by the function of the caller, which must depend on nothing but those parameters,
+    block by block as their entries are wanted. With `keeps_runs` the last run of each program on a single design is
+    kept too, so that its alternatives are looked up where they are asked for again.
     """
 
     def __init__(self, *, keeps_runs: bool = False) -> None:
         self.kept_runs: dict[Hashable, KeptRun] | None = {} if keeps_runs else None
-        self._position: dict[Hashable, dict[bytes, int]] = {}
-        self._rows: dict[Hashable, FloatArray] = {}
+        self._tables: dict[Hashable, _Table] = {}
 
     def rows(
         self,
         name: Hashable,
         designs: DesignBatch,
         fields: Sequence[str],
-        build: Callable[[DesignBatch, FloatArray], FloatArray],
+        blocks: IntArray,
+        build: Callable[[DesignBatch, FloatArray, IntArray], FloatArray],
         *,
         rate_ratio: FloatArray | float = 1.0,
         columns: IntArray | None = None,
+        wanted: BoolArray | None = None,
     ) -> FloatArray:
         """
-        Return one row per design, shape (n_designs, width), building those whose key is new.
+        Return one row per design, shape (n_designs, width), building what is new.
 
-        `rate_ratio` of shape (n_designs,) is part of the key beside `fields` and is passed to `build`. With
-        `columns` of shape (n_designs, n_wanted) only those entries of each row are returned.
+        Parameters
+        ----------
+        name : hashable
+            Of the table.
+        fields : sequence of str
+            Design parameters that decide a row.
+        blocks : integer array of shape (width,)
+            Block of each entry of a row; entries of a block are built together.
+        build : callable
+            Some designs, their rate ratios and rising positions in a row -> those entries, shape (n_some, n_positions).
+        rate_ratio : array of shape (n_designs,), optional
+            Part of the key beside `fields`.
+        columns : array of shape (n_designs, n_columns), optional
+            Entries of each row that are returned in place of all.
+        wanted : boolean array of shape (n_designs, n_columns), optional
+            Which of those are needed; the others may hold anything.
         """
         rate = np.broadcast_to(rate_ratio, (designs.n_designs,))
-        packed = _keys(designs, fields, rate)
-        position = self._position.setdefault(name, {})
-        missing = {key: i for i, key in enumerate(packed) if key not in position}
-        if missing:
-            new = list(missing.values())
-            same = new == list(range(designs.n_designs))
-            built = build(designs if same else take(designs, new), rate[new])
-            self._append(name, list(missing), built, packed)
-        position = self._position[name]
-        index = np.array([position[key] for key in packed])
-        rows = self._rows[name]
-        return np.asarray(rows[index] if columns is None else rows[index[:, None], columns])
+        if name not in self._tables:
+            self._tables[name] = _Table(blocks)
+        table = self._tables[name]
+        places = table.places(_keys(designs, fields, rate))
+        missing = ~table.built[places]
+        if columns is not None and missing.any():
+            missing &= _needed(table.block_of[columns], wanted, len(table.members))
+        for alike in _equal_columns(missing):
+            rows = np.flatnonzero(missing[:, alike[0]])
+            rows = rows[np.unique(places[rows], return_index=True)[1]]
+            some = designs if np.array_equal(rows, np.arange(designs.n_designs)) else take(designs, rows)
+            entries = np.sort(np.concatenate([table.members[each] for each in alike]))
+            table.values[np.ix_(places[rows], entries)] = build(some, rate[rows], entries)
+            table.built[np.ix_(places[rows], alike)] = True
+        return np.asarray(table.values[places] if columns is None else table.values[places[:, None], columns])
 
-    def holds(
-        self, name: Hashable, designs: DesignBatch, fields: Sequence[str], *, rate_ratio: FloatArray | float = 1.0
-    ) -> bool:
-        """Whether a table has the rows of all designs already."""
-        position = self._position.get(name, {})
-        return bool(position) and all(key in position for key in _keys(designs, fields, rate_ratio))
 
-    def _append(self, name: Hashable, keys: list[bytes], built: FloatArray, wanted: list[bytes]) -> None:
-        """Store new rows, growing by doubling; a table that is full keeps only what is wanted now."""
-        position, rows = self._position[name], self._rows.get(name)
-        if rows is not None and (len(position) + len(keys)) * rows.shape[1] * 8 > MAX_TABLE_BYTES:
-            kept = [key for key in dict.fromkeys(wanted) if key in position]
-            rows = rows[[position[key] for key in kept]] if kept else None
-            position = {key: i for i, key in enumerate(kept)}
-            self._position[name] = position
-        used, needed = len(position), len(position) + len(keys)
-        if rows is None or needed > len(rows):
-            grown = np.empty((max(64, 2 * needed), built.shape[1]))
-            if rows is not None:
-                grown[:used] = rows[:used]
-            rows = grown
-        rows[used:needed] = built
-        position.update(zip(keys, range(used, needed), strict=True))
-        self._rows[name] = rows
+def _needed(blocks: IntArray, wanted: BoolArray | None, n_blocks: int) -> BoolArray:
+    """Whether a design needs each block, shape (n_designs, n_blocks), from the blocks of what it asks for."""
+    needed = np.zeros((len(blocks), n_blocks), dtype=bool)
+    rows, columns = np.nonzero(np.ones(blocks.shape, dtype=bool) if wanted is None else wanted)
+    needed[rows, blocks[rows, columns]] = True
+    return needed
+
+
+def _equal_columns(mask: BoolArray) -> list[list[int]]:
+    """Columns of a mask that are not empty, neighbours that are equal together."""
+    groups: list[list[int]] = []
+    for column in np.flatnonzero(mask.any(axis=0)).tolist():
+        if groups and np.array_equal(mask[:, column], mask[:, groups[-1][-1]]):
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    return groups
 
 
 def _keys(designs: DesignBatch, fields: Sequence[str], rate_ratio: FloatArray | float) -> list[bytes]:

@@ -45,9 +45,6 @@ from models.operators.tiling import ShapeTiles, shape_tiles
 from models.precision.promotion import NO_CLASS
 from models.tables import constants
 
-WHOLE = -1
-"""In place of a block: all shapes of a program, tabulated together where every alternative is wanted."""
-
 Part = frozenset[bool]
 LAYERS, EDGE, WHOLE_STEP = frozenset({False}), frozenset({True}), frozenset({False, True})
 """Parts of a step, by the `Term.edge` of their terms."""
@@ -423,7 +420,10 @@ def _gemm_activities(
     )
     ids = None if alternatives is None else _wanted_columns(program, alternatives)
     cycles = _cycles(program, designs, computed, tables, ids)
-    dram = tables.rows((program, "dram"), designs, CACHE_FIELDS, lambda some, _: _gemm_dram(program, some), columns=ids)
+    one_block = np.zeros(len(columns["m"]), dtype=np.int64)
+    dram = tables.rows(
+        (program, "dram"), designs, CACHE_FIELDS, one_block, lambda some, *_: _gemm_dram(program, some), columns=ids
+    )
     if ids is not None:
         vector_ops, macs, computed, crossing = vector_ops[ids], macs[ids], computed[ids], crossing[ids]
     cycles = cycles + vector_ops / (designs.vector_lanes_per_core * designs.n_cores)[:, None]
@@ -465,73 +465,32 @@ def _wanted_columns(program: StepProgram, alternatives: IntArray) -> IntArray:
 def _cycles(
     program: StepProgram, designs: DesignBatch, computed: IntArray, tables: FactorTables, ids: IntArray | None
 ) -> FloatArray:
-    """
-    On-chip cycles of all GEMM columns, or of those in `ids`: one table per width of the operands and block of shapes.
-
-    Designs that want shapes from the first block to the last, or have those of all, take the table of all.
-    """
-    rates, every = rate_ratios(designs), np.arange(designs.n_designs)
-    index, blocks_of_all = program.gemm_shape_index, program.gemm_shape_block
-    if ids is None:
-        cycles = np.empty((designs.n_designs, len(index)))
-        for code in np.unique(computed):
-            columns = np.flatnonzero(computed == code)
-            cycles[:, columns] = _block_cycles(program, designs, every, index[columns], code, WHOLE, rates, tables)
-        return cycles
-    cycles, index, blocks, codes = np.empty(ids.shape), index[ids], blocks_of_all[index[ids]], computed[ids]
-    first, last = blocks.min(axis=1), blocks.max(axis=1)
-    known = (_knows_all_shapes(program, designs, code, rates, tables) for code in np.unique(computed))
-    if (first.max() <= blocks_of_all.min() and last.min() >= blocks_of_all.max()) or all(known):
-        for code in np.unique(codes):
-            found = _block_cycles(program, designs, every, index, code, WHOLE, rates, tables)
-            cycles = np.where(codes == code, found, cycles)
-        return cycles
-    for block in np.unique(blocks_of_all):
-        rows = np.flatnonzero((first <= block) & (block <= last))
-        inside = blocks[rows] == block
-        for code in np.unique(codes[rows][inside]):
-            here = inside & (codes[rows] == code)
-            some = here.any(axis=1)
-            found = _block_cycles(program, designs, rows[some], index[rows[some]], code, block, rates, tables)
-            cycles[rows[some]] = np.where(here[some], found, cycles[rows[some]])
+    """On-chip cycles of all GEMM columns, or of those in `ids`: one table per width of the operands."""
+    rates = rate_ratios(designs)
+    index = np.broadcast_to(program.gemm_shape_index, (designs.n_designs, len(computed)))
+    index = index if ids is None else program.gemm_shape_index[ids]
+    codes = np.broadcast_to(computed if ids is None else computed[ids], index.shape)
+    cycles = np.empty(index.shape)
+    for code in np.unique(codes):
+        here = codes == code
+        found = tables.rows(
+            (program, OPERAND_BYTES[code]),
+            designs,
+            CYCLE_FIELDS,
+            program.gemm_shape_block,
+            functools.partial(_shape_cycles, program, OPERAND_BYTES[code]),
+            rate_ratio=rates[:, code],
+            columns=index,
+            wanted=here,
+        )
+        cycles = np.where(here, found, cycles)
     return cycles
 
 
-def _knows_all_shapes(
-    program: StepProgram, designs: DesignBatch, code: int, rates: FloatArray, tables: FactorTables
-) -> bool:
-    """Whether all shapes are tabulated for these designs at the operand width of a rate."""
-    return tables.holds((program, OPERAND_BYTES[code], WHOLE), designs, CYCLE_FIELDS, rate_ratio=rates[:, code])
-
-
-def _block_cycles(
-    program: StepProgram,
-    designs: DesignBatch,
-    rows: IntArray,
-    index: IntArray,
-    code: int,
-    block: int,
-    rates: FloatArray,
-    tables: FactorTables,
-) -> FloatArray:
-    """Cycles of the shapes `index` of one block on the designs `rows`; entries of other blocks hold anything."""
-    shape_blocks = program.gemm_shape_block
-    members = np.arange(len(shape_blocks)) if block == WHOLE else np.flatnonzero(shape_blocks == block)
-    local = np.minimum(np.searchsorted(members, index), len(members) - 1)
-    return tables.rows(
-        (program, OPERAND_BYTES[code], int(block)),
-        designs if len(rows) == designs.n_designs else take(designs, rows),
-        CYCLE_FIELDS,
-        lambda some, rate: _shape_cycles(program, members, some, OPERAND_BYTES[code], rate),
-        rate_ratio=rates[rows, code],
-        columns=local if local.ndim == 2 else np.broadcast_to(local, (len(rows), len(local))),
-    )
-
-
 def _shape_cycles(
-    program: StepProgram, members: IntArray, designs: DesignBatch, operand_bytes: float, rate_ratio: FloatArray
+    program: StepProgram, operand_bytes: float, designs: DesignBatch, rate_ratio: FloatArray, members: IntArray
 ) -> FloatArray:
-    """On-chip cycles of the distinct shapes of one block at one width of the operands, (n_designs, n_members)."""
+    """On-chip cycles of some distinct shapes at one width of the operands, (n_designs, n_members)."""
     first, each = organisations(designs)
     size = np.diff(np.append(first, each.n_designs))
     cycles = _own_shape_cycles(program, members, each, operand_bytes, np.repeat(rate_ratio, size))

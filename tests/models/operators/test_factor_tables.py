@@ -13,6 +13,8 @@ from tests.models.random_designs import random_designs
 from tests.models.serving_scenarios import compiled
 
 FIELDS = ("n_cores", "l2_bytes")
+ALL = np.arange(4)
+ONE_BLOCK, TWO_BLOCKS = np.zeros(4, dtype=int), np.array([7, 7, 3, 7])
 
 
 class Rows:
@@ -21,9 +23,9 @@ class Rows:
     def __init__(self):
         self.built = 0
 
-    def __call__(self, designs, rate):
-        self.built += designs.n_designs
-        return np.stack([designs.n_cores, designs.l2_bytes, rate, designs.n_cores * rate], axis=1)
+    def __call__(self, designs, rate, entries=ALL):
+        self.built += designs.n_designs * len(entries)
+        return np.stack([designs.n_cores, designs.l2_bytes, rate, designs.n_cores * rate], axis=1)[:, entries]
 
 
 @settings(max_examples=20, deadline=None)
@@ -39,35 +41,35 @@ def test_compressed_columns_restore_the_originals(rows):
 def test_a_row_is_built_once_for_each_key():
     tables, rows, designs = FactorTables(), Rows(), random_designs(1, 6)
     doubled = take(designs, [0, 1, 2, 3, 4, 5, 0, 3])
-    first = tables.rows("t", doubled, FIELDS, rows)
-    assert rows.built == 6
-    np.testing.assert_array_equal(tables.rows("t", doubled, FIELDS, rows), first)
-    assert rows.built == 6
+    first = tables.rows("t", doubled, FIELDS, ONE_BLOCK, rows)
+    assert rows.built == 6 * 4
+    np.testing.assert_array_equal(tables.rows("t", doubled, FIELDS, ONE_BLOCK, rows), first)
+    assert rows.built == 6 * 4
     np.testing.assert_array_equal(first[:, 0], doubled.n_cores)
 
 
 def test_the_rate_is_part_of_the_key():
     tables, rows, designs = FactorTables(), Rows(), random_designs(1, 3)
-    slow = tables.rows("t", designs, FIELDS, rows, rate_ratio=1.0)
-    fast = tables.rows("t", designs, FIELDS, rows, rate_ratio=np.array([2.0, 2.0, 1.0]))
+    slow = tables.rows("t", designs, FIELDS, ONE_BLOCK, rows, rate_ratio=1.0)
+    fast = tables.rows("t", designs, FIELDS, ONE_BLOCK, rows, rate_ratio=np.array([2.0, 2.0, 1.0]))
     np.testing.assert_array_equal(fast[:, 2], [2.0, 2.0, 1.0])
     np.testing.assert_array_equal(fast[2], slow[2])
-    assert rows.built == 5
+    assert rows.built == 5 * 4
 
 
 def test_tables_of_other_names_are_apart():
     tables, rows, designs = FactorTables(), Rows(), random_designs(1, 3)
-    tables.rows("one", designs, FIELDS, rows)
-    tables.rows("other", designs, FIELDS, rows)
-    assert rows.built == 6
+    tables.rows("one", designs, FIELDS, ONE_BLOCK, rows)
+    tables.rows("other", designs, FIELDS, ONE_BLOCK, rows)
+    assert rows.built == 6 * 4
 
 
 def test_wanted_columns_equal_a_selection_of_the_row():
     tables, rows, designs = FactorTables(), Rows(), random_designs(2, 4)
     wanted = np.array([[0, 3], [1, 1], [2, 0], [3, 2]])
-    whole = tables.rows("t", designs, FIELDS, rows)
+    whole = tables.rows("t", designs, FIELDS, ONE_BLOCK, rows)
     np.testing.assert_array_equal(
-        tables.rows("t", designs, FIELDS, rows, columns=wanted), whole[np.arange(4)[:, None], wanted]
+        tables.rows("t", designs, FIELDS, ONE_BLOCK, rows, columns=wanted), whole[np.arange(4)[:, None], wanted]
     )
 
 
@@ -79,7 +81,7 @@ def test_rows_are_right_after_a_full_table_starts_afresh(monkeypatch, n_kept):
     mixed = concatenate([take(first, np.arange(n_kept)), second])
     for designs in (first, second, mixed, first, mixed):
         right = rows(designs, np.ones(designs.n_designs))
-        np.testing.assert_array_equal(tables.rows("t", designs, FIELDS, rows), right)
+        np.testing.assert_array_equal(tables.rows("t", designs, FIELDS, ONE_BLOCK, rows), right)
 
 
 def test_a_step_is_the_same_when_its_tables_overflow(monkeypatch):
@@ -93,10 +95,34 @@ def test_a_step_is_the_same_when_its_tables_overflow(monkeypatch):
     np.testing.assert_array_equal(run_step(program, designs, tables).time_s, expected)
 
 
-def test_a_table_holds_a_batch_where_it_has_the_row_of_every_design():
+def test_only_blocks_that_are_wanted_are_built():
     tables, rows, designs = FactorTables(), Rows(), random_designs(1, 6)
-    assert not tables.holds("t", designs, FIELDS)
-    tables.rows("t", take(designs, [0, 1]), FIELDS, rows)
-    assert tables.holds("t", take(designs, [1, 0]), FIELDS)
-    assert not tables.holds("t", take(designs, [1, 2]), FIELDS)
-    assert not tables.holds("t", take(designs, [1, 0]), FIELDS, rate_ratio=2.0)
+    whole = rows(designs, np.ones(6))
+    columns = np.array([[2, 2], [2, 0], [0, 1], [2, 2], [3, 3], [2, 1]])
+    wanted = np.array([[True, True], [True, False], [True, True], [False, False], [True, True], [True, True]])
+    ask = lambda: tables.rows("t", designs, FIELDS, TWO_BLOCKS, rows, columns=columns, wanted=wanted)  # noqa: E731
+    for built in (3 * 1 + 3 * 3, 0):
+        rows.built = 0
+        found = ask()
+        np.testing.assert_array_equal(found[wanted], whole[np.arange(6)[:, None], columns][wanted])
+        assert rows.built == built
+    np.testing.assert_array_equal(tables.rows("t", designs, FIELDS, TWO_BLOCKS, rows), whole)
+    assert rows.built == 3 * 1 + 3 * 3
+
+
+def test_blocks_that_all_designs_lack_are_built_together_and_in_order():
+    asked = []
+    tables, designs = FactorTables(), random_designs(1, 5)
+
+    def build(some, rate, entries):
+        asked.append((some.n_designs, entries.tolist()))
+        return np.zeros((some.n_designs, len(entries)))
+
+    tables.rows("t", designs, FIELDS, TWO_BLOCKS, build)
+    assert asked == [(5, [0, 1, 2, 3])]
+
+
+def test_equal_designs_of_a_batch_are_built_once():
+    tables, rows, designs = FactorTables(), Rows(), take(random_designs(1, 2), [0, 1, 0, 0])
+    tables.rows("t", designs, FIELDS, TWO_BLOCKS, rows, columns=np.full((4, 1), 2))
+    assert rows.built == 2
