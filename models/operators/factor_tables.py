@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.checks import BoolArray, FloatArray, IntArray
 from models.hardware.design import DesignBatch, take
@@ -42,34 +44,74 @@ class KeptRun:
 
 
 class _Table:
-    """Rows of one table by key, and which of their blocks are built."""
+    """
+    Blocks of the rows of one table, one after the other, and where those of each key begin.
+
+    Parameters
+    ----------
+    blocks : integer array of shape (width,)
+        Block of each entry of a row.
+    """
 
     def __init__(self, blocks: IntArray) -> None:
-        self.members = [np.flatnonzero(blocks == each) for each in np.unique(blocks)]
-        self.block_of = np.unique(blocks, return_inverse=True)[1]
+        self._members = [np.flatnonzero(blocks == each) for each in np.unique(blocks)]
+        self._size = np.array([len(each) for each in self._members])
+        self.block_of = np.unique(blocks, return_inverse=True)[1].astype(np.int64)
+        self._offset = np.concatenate([np.arange(n) for n in self._size])[
+            np.argsort(np.concatenate(self._members), kind="stable")
+        ]
+        self._forget()
+
+    def _forget(self) -> None:
         self._position: dict[bytes, int] = {}
-        self.values, self.built = np.empty((0, len(blocks))), np.zeros((0, len(self.members)), dtype=bool)
+        self._values, self._used = np.empty(64), 0
+        self._start = np.full((64, len(self._members)), -1)
 
     def places(self, keys: list[bytes]) -> IntArray:
-        """Position of the row of each key, of new keys too; a table that is full keeps only what is wanted now."""
-        if any(key not in self._position for key in keys):
-            self._add(list(dict.fromkeys(keys)))
-        return np.array([self._position[key] for key in keys], dtype=np.int64)
+        """Position of each key, of new ones too."""
+        position = self._position
+        for key in keys:
+            if key not in position:
+                position[key] = len(position)
+        if len(position) > len(self._start):
+            self._start = _grown(self._start, len(position), -1)
+        return np.array([position[key] for key in keys], dtype=np.int64)
 
-    def _add(self, keys: list[bytes]) -> None:
-        new = [key for key in keys if key not in self._position]
-        needed = len(self._position) + len(new)
-        if needed * self.values.shape[1] * 8 > MAX_TABLE_BYTES:
-            kept = [key for key in keys if key in self._position]
-            places = [self._position[key] for key in kept]
-            self.values, self.built = self.values[places], self.built[places]
-            self._position = {key: i for i, key in enumerate(kept)}
-            needed = len(keys)
-        if needed > len(self.values):
-            more = max(64, 2 * needed) - len(self.values)
-            self.values = np.concatenate([self.values, np.empty((more, self.values.shape[1]))])
-            self.built = np.concatenate([self.built, np.zeros((more, self.built.shape[1]), dtype=bool)])
-        self._position.update(zip(new, range(len(self._position), needed), strict=True))
+    def missing(self, places: IntArray) -> BoolArray:
+        """Whether each block is not built yet, shape (n_places, n_blocks)."""
+        return np.asarray(self._start[places] < 0)
+
+    def forget_if_full(self, missing: BoolArray) -> bool:
+        """Forget everything where there is no room for so many blocks, and tell whether."""
+        full = (self._used + int((missing @ self._size).sum())) * 8 > MAX_TABLE_BYTES and self._used > 0
+        if full:
+            self._forget()
+        return full
+
+    def fill(self, places: IntArray, blocks: list[int], build: Callable[[IntArray], FloatArray]) -> None:
+        """Build some blocks at different places."""
+        entries = np.concatenate([self._members[each] for each in blocks])
+        order = np.argsort(entries)
+        built = np.empty((len(places), len(entries)))
+        built[:, order] = build(entries[order])
+        end = self._used + built.size
+        if end > len(self._values):
+            self._values = _grown(self._values, end, np.nan)
+        self._values[self._used : end] = built.reshape(-1)
+        row = self._used + len(entries) * np.arange(len(places))
+        self._start[np.ix_(places, blocks)] = row[:, None] + (np.cumsum(self._size[blocks]) - self._size[blocks])
+        self._used = end
+
+    def entries(self, places: IntArray, columns: IntArray) -> FloatArray:
+        """Entries `columns` of shape (n_places, n_columns) of the rows at some places; anything where not built."""
+        return np.asarray(self._values[self._start[places[:, None], self.block_of[columns]] + self._offset[columns]])
+
+
+def _grown(values: NDArray[Any], needed: int, fill: float) -> NDArray[Any]:
+    """A longer array that begins with `values`."""
+    grown = np.full((2 * needed, *values.shape[1:]), fill, dtype=values.dtype)
+    grown[: len(values)] = values
+    return grown
 
 
 class FactorTables:
@@ -120,19 +162,21 @@ class FactorTables:
         rate = np.broadcast_to(rate_ratio, (designs.n_designs,))
         if name not in self._tables:
             self._tables[name] = _Table(blocks)
-        table = self._tables[name]
-        places = table.places(_keys(designs, fields, rate))
-        missing = ~table.built[places]
-        if columns is not None and missing.any():
-            missing &= _needed(table.block_of[columns], wanted, len(table.members))
-        for alike in _equal_columns(missing):
-            rows = np.flatnonzero(missing[:, alike[0]])
-            rows = rows[np.unique(places[rows], return_index=True)[1]]
-            some = designs if np.array_equal(rows, np.arange(designs.n_designs)) else take(designs, rows)
-            entries = np.sort(np.concatenate([table.members[each] for each in alike]))
-            table.values[np.ix_(places[rows], entries)] = build(some, rate[rows], entries)
-            table.built[np.ix_(places[rows], alike)] = True
-        return np.asarray(table.values[places] if columns is None else table.values[places[:, None], columns])
+        table, keys = self._tables[name], _keys(designs, fields, rate)
+        columns = np.broadcast_to(np.arange(len(blocks)), (designs.n_designs, len(blocks))) if columns is None else columns
+        places = table.places(keys)
+        missing = table.missing(places)
+        if missing.any():
+            needed = _needed(table.block_of[columns], wanted, missing.shape[1])
+            missing &= needed
+            if table.forget_if_full(missing):
+                places, missing = table.places(keys), needed
+            for alike in _equal_columns(missing):
+                rows = np.flatnonzero(missing[:, alike[0]])
+                rows = rows[np.unique(places[rows], return_index=True)[1]]
+                some = designs if np.array_equal(rows, np.arange(designs.n_designs)) else take(designs, rows)
+                table.fill(places[rows], alike, functools.partial(build, some, rate[rows]))
+        return table.entries(places, columns)
 
 
 def _needed(blocks: IntArray, wanted: BoolArray | None, n_blocks: int) -> BoolArray:
