@@ -284,7 +284,13 @@ def designs_at(space: Space, points: IntArray, *, node_nm: float, tdp_w: float) 
 
 def _column(parameter: Parameter, index: IntArray) -> FloatArray:
     """Numbers of one parameter's values at `index`."""
-    return np.asarray(numeric_values(parameter), dtype=np.float64)[index]
+    return _numeric_array(parameter)[index]
+
+
+@functools.lru_cache(maxsize=256)
+def _numeric_array(parameter: Parameter) -> FloatArray:
+    """Values of one parameter as numbers, shape (n_values,) or (n_values, n_parts)."""
+    return np.array(numeric_values(parameter), dtype=np.float64)
 
 
 @functools.lru_cache(maxsize=256)

@@ -114,19 +114,19 @@ def memory_column(column: str, kind: ArrayLike, technology: Technology | None = 
         own = technology.constants[MEMORY]
         values = np.array([own.get(f"{column}:{k.name.lower()}", v) for k, v in zip(MemoryKind, values, strict=True)])
     codes = _codes("memory_kind", kind, FIRST_SET_CODE + (1 << len(MemoryKind)))
-    if codes.size == 0 or codes.max() < len(MemoryKind):
-        return np.asarray(values[codes])
-    distinct, index = np.unique(codes, return_inverse=True)
-    least = [values[code] if code < len(MemoryKind) else values[_kinds_of(code)].min() for code in distinct]
-    return np.asarray(np.array(least)[index.reshape(codes.shape)])
+    found = _with_sets(tuple(values.tolist()))[codes]
+    if np.isnan(found).any():
+        raise ValueError(f"memory_kind must be a code below {len(MemoryKind)}, got {codes[np.isnan(found)].flat[0]}")
+    return np.asarray(found)
 
 
-def _kinds_of(code: int) -> list[int]:
-    """Kinds of a code of `cheapest_of`."""
-    kinds = [kind for kind in range(len(MemoryKind)) if (code - FIRST_SET_CODE) >> kind & 1]
-    if code < FIRST_SET_CODE or not kinds:
-        raise ValueError(f"memory_kind must be a code below {len(MemoryKind)}, got {code}")
-    return kinds
+@functools.lru_cache(maxsize=256)
+def _with_sets(values: tuple[float, ...]) -> FloatArray:
+    """Values of all kinds by code, those of `cheapest_of` after them; NaN where a code stands for nothing."""
+    held = np.arange(1 << len(values))[:, None] >> np.arange(len(values)) & 1 > 0
+    least = np.where(held, np.array(values), np.inf).min(axis=1)
+    least[0] = np.nan
+    return np.concatenate([values, np.full(FIRST_SET_CODE - len(values), np.nan), least])
 
 
 def second_tier_column(column: str, tier: ArrayLike) -> FloatArray:
