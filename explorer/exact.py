@@ -17,7 +17,7 @@ from explorer.bounds import (
     tighten,
     tighten_halves,
 )
-from explorer.local_search import DIAGONAL, Incumbent, best_of, best_of_each, polished
+from explorer.local_search import DIAGONAL, Incumbent, Operation, best_of, best_of_each, polished
 from explorer.objectives import REGRET, Objective
 from explorer.problem import Problem
 from explorer.staged_bounds import StagedBounds
@@ -76,6 +76,7 @@ class ExactSearch:
         self._formats = [p.name for p in space.parameters].index("native_formats")
         self.pseudo_cost = np.ones(len(space.parameters))
         self._closed_bound = np.inf
+        self._known: set[Operation] = set()
         self._bounds = StagedBounds(self.problem, (self.objective,))
         self._roots = shuffled(root_boxes(self.problem)) if self.roots is None else self.roots
         self._open, self._cost = self._roots.take(np.zeros(0, dtype=np.int64)), np.zeros(0)
@@ -201,7 +202,7 @@ class ExactSearch:
         points = self.problem.mixture.best_points() if self.problem.mixture.best_points else np.zeros((0, 0), np.int64)
         each, idle = np.arange(len(points)), np.zeros(len(points), dtype=np.int64)
         found = best_of_each(self.problem, self.objective, points, idle, idle, each, len(points))
-        self._compete(polished(self.problem, self.objective, found))
+        self._compete(polished(self.problem, self.objective, found, self._known))
 
     def _close_points(self, points: Boxes, cost: FloatArray) -> None:
         """A point box is its own exact value: it competes as incumbent and is closed."""
@@ -252,7 +253,7 @@ class ExactSearch:
         apart = [np.unique(kind[first][by_cost], return_index=True)[1] for kind in (shape, plan)]
         n_starts = STARTS if len(self.problem.scenarios) == 1 else MIXTURE_STARTS
         starts = by_cost[np.unique(np.concatenate(apart))][:n_starts]
-        self._compete(polished(self.problem, self.objective, [found[i] for i in starts]))
+        self._compete(polished(self.problem, self.objective, [found[i] for i in starts], self._known))
 
     def _best_on_diagonals(self, boxes: Boxes, limit: float) -> list[Incumbent]:
         """The best design on the diagonal of each box, at any alternative of its window; dearer ones may be missed."""
@@ -276,7 +277,7 @@ class ExactSearch:
             default=Incumbent(),
         )
         if found.cost < self.incumbent.cost:
-            self._compete(polished(self.problem, self.objective, [found]))
+            self._compete(polished(self.problem, self.objective, [found], self._known))
 
 
 def split_axis(problem: Problem, boxes: Boxes, axes: IntArray, pseudo_cost: FloatArray) -> IntArray:

@@ -51,6 +51,10 @@ DIAGONAL = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Places on a box's diagonal at which an incumbent is sought."""
 
 
+Operation = tuple[int, ...]
+"""A point and the alternative it runs at."""
+
+
 @dataclass
 class Incumbent:
     """Best feasible design met so far: its cost in the objective, its point, and the alternative it is judged at."""
@@ -122,42 +126,57 @@ def _best_alternatives(
     return costs[rows, best, 0], alternatives[rows, np.minimum(best, alternatives.shape[1] - 1)]
 
 
-def polished(problem: Problem, objective: Objective, starts: list[Incumbent]) -> Incumbent:
+def polished(
+    problem: Problem, objective: Objective, starts: list[Incumbent], known: set[Operation] | None = None
+) -> Incumbent:
     """
     The best design that exchanges of parameters around several starts lead to.
 
     Once nothing improves the best one, exchanges start again from it beside every plan, until that improves nothing.
+    A search that meets the way of an earlier one would end as that did and is left; nothing is found where all are.
+
+    Parameters
+    ----------
+    known : set of operations, optional
+        On the ways of earlier searches in the same objective; those of this one are added.
     """
-    best = _exchanged(problem, objective, starts)
-    while best.point is not None:
-        found = _exchanged(problem, objective, _beside_plans(problem, objective, best))
-        if not found.cost < best.cost:
-            break
+    known = set() if known is None else known
+    best, found = Incumbent(), _exchanged(problem, objective, starts, known)
+    while found.cost < best.cost:
         best = found
+        found = _exchanged(problem, objective, _beside_plans(problem, objective, best), known)
     return best
 
 
-def _exchanged(problem: Problem, objective: Objective, starts: list[Incumbent]) -> Incumbent:
+def _exchanged(problem: Problem, objective: Objective, starts: list[Incumbent], known: set[Operation]) -> Incumbent:
     """
     Exchange one parameter of every start, or raise one and lower another, until none improves; the best that results.
 
     A start that no exchange improves tries the wider ones. Starts that meet go on as one, and after every exchange the
     worse half of them is given up.
     """
-    best = min(starts, key=lambda each: each.cost, default=Incumbent())
-    active = [(each, 0) for each in starts if each.point is not None]
+    best = Incumbent()
+    begun = [each for each in starts if each.point is not None]
+    active = {_operation(each): (each, 0, [_operation(each)]) for each in begun if _operation(each) not in known}
     for _ in range(MAX_POLISHES):
         if not active:
             break
-        found = _best_near(problem, objective, [(each, _near(problem, _point(each), stage)) for each, stage in active])
-        moved: dict[tuple[int, ...], tuple[Incumbent, int]] = {}
-        for (each, stage), new in zip(active, found, strict=True):
-            after = (new, 0) if new.cost < each.cost else (each, stage + 1)
-            if after[1] < len(EXCHANGES):
-                moved.setdefault((*_point(after[0]), after[0].alternative), after)
-            best = min(best, after[0], key=lambda one: one.cost)
-        active = sorted(moved.values(), key=lambda one: one[0].cost)[: (len(active) + 1) // 2]
-    return best
+        searches = list(active.values())
+        near = [(each, _near(problem, _point(each), stage)) for each, stage, _ in searches]
+        active = {}
+        for (each, stage, way), new in zip(searches, _best_near(problem, objective, near), strict=True):
+            if new.cost < each.cost and _operation(new) not in known:
+                active.setdefault(_operation(new), (new, 0, [*way, _operation(new)]))
+            elif new.cost < each.cost:
+                known.update(way)
+            elif stage + 1 < len(EXCHANGES):
+                active.setdefault(_operation(each), (each, stage + 1, way))
+            else:
+                known.update(way)
+                best = min(best, each, key=lambda one: one.cost)
+        kept = sorted(active.items(), key=lambda item: item[1][0].cost)[: (len(searches) + 1) // 2]
+        active = dict(kept)
+    return min([best, *[each for each, _, _ in active.values()]], key=lambda one: one.cost)
 
 
 def exchanges(problem: Problem, point: IntArray) -> IntArray:
@@ -175,6 +194,10 @@ def _near(problem: Problem, point: IntArray, stage: int) -> IntArray:
 def _point(incumbent: Incumbent) -> IntArray:
     assert incumbent.point is not None
     return incumbent.point
+
+
+def _operation(incumbent: Incumbent) -> Operation:
+    return (*_point(incumbent).tolist(), incumbent.alternative)
 
 
 def _best_near(problem: Problem, objective: Objective, near: list[tuple[Incumbent, IntArray]]) -> list[Incumbent]:
