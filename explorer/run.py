@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from explorer.document import StudyError
@@ -13,13 +14,15 @@ from explorer.records import TrialRecord
 from explorer.report import final_document
 from explorer.samplers import AUTO, EXACT
 from explorer.study import is_finished, n_chunks, n_trials, prepare, read_study, run_chunk, timeout_s
-from explorer.team import team
+from explorer.team import Team
 
 Report = Callable[[int, int], None]
 """Told how many trials are done, of how many."""
 
 
-def explore_study(document: Any, inputs: Inputs, report: Report, processes: int = 1) -> dict[str, Any]:
+def explore_study(
+    document: Any, inputs: Inputs, report: Report, others: Sequence[ProcessPoolExecutor] = ()
+) -> dict[str, Any]:
     """
     Return the result document of a study.
 
@@ -31,13 +34,14 @@ def explore_study(document: Any, inputs: Inputs, report: Report, processes: int 
         Where files and networks named by the study lie.
     report : callable
         Told the progress after every chunk.
-    processes : int
-        That bound boxes side by side where the search is exact; the answer does not depend on it.
+    others : sequence of ProcessPoolExecutor
+        Processes that bound boxes beside this one where the search is exact (`explorer.helpers`); the answer does not
+        depend on them.
     """
     started = time.perf_counter()
     study = read_study(with_named_workload(document, inputs))
-    with team(study, inputs, processes if study.search.sampler in (AUTO, EXACT) else 1) as others:
-        result = _searched(prepare(study, inputs, others), report, started)
+    team = [Team(others, study, inputs)] if others and study.search.sampler in (AUTO, EXACT) else []
+    result = _searched(prepare(study, inputs, team), report, started)
     result["wall_s"] = time.perf_counter() - started
     return result
 

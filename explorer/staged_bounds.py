@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from explorer.bounds import Boxes, BoxBounds, Rival, bound_boxes
+from explorer.bounds import BoxBounds, Boxes, Rival, bound_boxes
 from explorer.objectives import Objective
 from explorer.problem import Problem
 from models.metrics import METRICS

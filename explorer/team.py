@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -26,18 +26,31 @@ LEAST_ROWS = 256
 """Boxes or designs of the smallest part below which a call is not worth sharing out."""
 
 
+STUDIES_KEPT = 2
+"""Studies that a process keeps prepared; one that helps with more goes on without those asked about least lately."""
+
+_NUMBERS = itertools.count()
+
+
 class Team:
     """
-    Processes that have prepared the same study and do parts of its largest calls.
+    Processes that prepare the same study and do parts of its largest calls.
 
     A part gives the same whichever process does it, so that an answer does not depend on their number. Work starts
     without those that are not ready yet, and goes on without them where they die.
+
+    Parameters
+    ----------
+    pools : sequence of ProcessPoolExecutor
+        Of one process each (`explorer.helpers`).
+    document, inputs
+        As for `explorer.problem.prepare`.
     """
 
-    def __init__(self, pool: ProcessPoolExecutor, n_others: int) -> None:
-        self._pool, self._n_others = pool, n_others
-        self._ready = [pool.submit(_is_ready) for _ in range(n_others)]
+    def __init__(self, pools: Sequence[ProcessPoolExecutor], document: StudyDocument, inputs: Inputs) -> None:
+        self._pools, self._study = pools, next(_NUMBERS)
         self._gone = False
+        self._ready = [self._sent(pool, _prepare, self._study, document, inputs) for pool in pools]
 
     def shared(self, problem: Problem, work: Callable[..., Any], rows: Rows, args: tuple[Any, ...]) -> list[Any]:
         """
@@ -50,7 +63,7 @@ class Team:
         rows : tuple
             Arrays of shape (n_rows, ...) or boxes, all of which are cut alike.
         """
-        return self._shared(problem, work, rows, args, np.array_split(np.arange(_n_rows(rows)), self._n_others + 1))
+        return self._shared(problem, work, rows, args, np.array_split(np.arange(_n_rows(rows)), len(self._pools) + 1))
 
     def shared_by_place(
         self, problem: Problem, work: Callable[..., Any], rows: Rows, args: tuple[Any, ...], place: IntArray
@@ -69,8 +82,8 @@ class Team:
         position : array of shape (n_rows,)
             Position of each row in the joined parts.
         """
-        owner = place % (self._n_others + 1)
-        cut = [np.flatnonzero(owner == i) for i in range(self._n_others + 1)]
+        owner = place % (len(self._pools) + 1)
+        cut = [np.flatnonzero(owner == i) for i in range(len(self._pools) + 1)]
         found = self._shared(problem, work, rows, args, cut)
         if len(found) == 1:
             return found, np.arange(len(place))
@@ -85,7 +98,10 @@ class Team:
         parts = [(*_cut(rows, part), *args) for part in cut]
         best = problem.mixture.best_units_per_s
         rates = None if best is None else best()
-        sent = [self._sent(problem.only, rates, work, part) for part in parts[1:]]
+        sent = [
+            self._sent(pool, _work, self._study, problem.only, rates, work, part)
+            for pool, part in zip(self._pools, parts[1:], strict=True)
+        ]
         found = [work(problem, *parts[0])]
         for part, each in zip(parts[1:], sent, strict=True):
             other = self._result(each)
@@ -93,23 +109,29 @@ class Team:
         return found
 
     def _available(self) -> bool:
-        return not self._gone and all(each.done() and each.exception() is None for each in self._ready)
+        """Whether all of them are ready, and were able to prepare."""
+        ready = [each for each in self._ready if each is not None and each.done()]
+        return not self._gone and len(ready) == len(self._ready) and all(each.exception() is None for each in ready)
 
-    def _sent(self, *args: Any) -> Future[Any] | None:
-        """A part on its way to another process, None where it is gone."""
+    def _sent(self, pool: ProcessPoolExecutor, *job: Any) -> Future[Any] | None:
+        """A job on its way to another process, None where it is gone."""
         try:
-            return self._pool.submit(_work, *args)
-        except BrokenProcessPool:
+            return pool.submit(*job)
+        except (BrokenProcessPool, RuntimeError):  # the latter where the pool was shut down
             self._gone = True
             return None
 
     def _result(self, sent: Future[Any] | None) -> Any:
-        """What another process found, None where it is gone."""
+        """What another process found, None where it is gone or has forgotten the study."""
         try:
             return None if sent is None else sent.result()
-        except BrokenProcessPool:
+        except (BrokenProcessPool, StudyForgottenError):
             self._gone = True
             return None
+
+
+class StudyForgottenError(Exception):
+    """A process was asked about a study that it keeps no longer."""
 
 
 def _n_rows(rows: Rows) -> int:
@@ -120,45 +142,27 @@ def _cut(rows: Rows, part: IntArray) -> Rows:
     return tuple(each.take(part) if isinstance(each, Boxes) else each[part] for each in rows)
 
 
-@contextmanager
-def team(document: StudyDocument, inputs: Inputs, processes: int) -> Iterator[list[Team]]:
-    """
-    Start the other processes; yields a list for `Problem.team`, empty where this process works alone.
-
-    Parameters
-    ----------
-    processes : int
-        This one included, at least 1.
-    """
-    if processes == 1:
-        yield []
-        return
-    pool = ProcessPoolExecutor(
-        processes - 1, mp_context=get_context("spawn"), initializer=_prepare, initargs=(document, inputs)
-    )
-    try:
-        yield [Team(pool, processes - 1)]
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+_PREPARED: OrderedDict[int, dict[int | None, Problem]] = OrderedDict()
+"""In another process: by number of the study its problem, and those of its scenarios alone."""
 
 
-_PREPARED: dict[int | None, Problem] = {}
-"""In another process: the problem of the study, and those of its scenarios alone."""
+def _prepare(study: int, document: StudyDocument, inputs: Inputs) -> None:
+    _PREPARED[study] = {None: prepare(document, inputs)}
+    while len(_PREPARED) > STUDIES_KEPT:
+        _PREPARED.popitem(last=False)
 
 
-def _prepare(document: StudyDocument, inputs: Inputs) -> None:
-    _PREPARED[None] = prepare(document, inputs)
-
-
-def _is_ready() -> bool:
-    return None in _PREPARED
-
-
-def _work(only: int | None, rates: FloatArray | None, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _work(
+    study: int, only: int | None, rates: FloatArray | None, work: Callable[..., Any], args: tuple[Any, ...]
+) -> Any:
     """Do a part of a call on the problem that this process prepared."""
-    if only not in _PREPARED and only is not None:
-        _PREPARED[only] = alone(_PREPARED[None], only)
-    problem = _PREPARED[only]
+    if study not in _PREPARED:
+        raise StudyForgottenError
+    _PREPARED.move_to_end(study)
+    problems = _PREPARED[study]
+    if only not in problems and only is not None:
+        problems[only] = alone(problems[None], only)
+    problem = problems[only]
     if rates is not None:
         mixture = dataclasses.replace(problem.mixture, best_units_per_s=lambda: rates)
         problem = dataclasses.replace(problem, mixture=mixture)

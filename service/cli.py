@@ -66,7 +66,9 @@ def explore(
     as_json: JsonFlag = False,
 ) -> None:
     """Search the designs of a study and print the best."""
-    with one_line_errors():
+    from explorer.helpers import helpers
+
+    with one_line_errors(), helpers(processes - 1) as others:
         from explorer.files import read_yaml, with_profile
         from explorer.run import explore_study
         from service.tables import print_result
@@ -78,7 +80,7 @@ def explore(
         }  # fmt: skip
         _override_search(document, {name: value for name, value in stated.items() if value is not None})
         with _progress(not as_json) as report:
-            result = explore_study(document, study.parent, report, processes)
+            result = explore_study(document, study.parent, report, others)
         if out is not None:
             _write_result(out, result)
         print_json(result) if as_json else print_result(result)

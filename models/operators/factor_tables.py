@@ -99,7 +99,7 @@ class _Table:
             self._values = _grown(self._values, end, np.nan)
         self._values[self._used : end] = built.reshape(-1)
         row = self._used + len(entries) * np.arange(len(places))
-        self._start[np.ix_(places, blocks)] = row[:, None] + (np.cumsum(self._size[blocks]) - self._size[blocks])
+        self._start[places[:, None], blocks] = row[:, None] + (np.cumsum(self._size[blocks]) - self._size[blocks])
         self._used = end
 
     def entries(self, places: IntArray, columns: IntArray) -> FloatArray:
@@ -163,7 +163,9 @@ class FactorTables:
         if name not in self._tables:
             self._tables[name] = _Table(blocks)
         table, keys = self._tables[name], _keys(designs, fields, rate)
-        columns = np.broadcast_to(np.arange(len(blocks)), (designs.n_designs, len(blocks))) if columns is None else columns
+        columns = (
+            np.broadcast_to(np.arange(len(blocks)), (designs.n_designs, len(blocks))) if columns is None else columns
+        )
         places = table.places(keys)
         missing = table.missing(places)
         if missing.any():

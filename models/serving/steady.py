@@ -73,8 +73,8 @@ class CompiledServing:
         """
         The same scenario with prompts computed alone left out, for bounds at two thirds of the work.
 
-        Where prompts share the steps of the others nothing but TTFT and the peak of the power follows from them. TTFT is
-        then that of a step, which it is never below.
+        Where prompts share the steps of the others nothing but TTFT and the peak of the power follows from them. TTFT
+        is then that of a step, which it is never below.
         """
         return dataclasses.replace(self, looks_at_prompts=self.scenario.scheduling != "chunked")
 

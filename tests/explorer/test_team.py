@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ import pytest
 from explorer import team as teams
 from explorer.bounds import bound_boxes, root_boxes, tighten
 from explorer.exact import ExactSearch
+from explorer.helpers import helpers
 from explorer.problem import prepare
 from explorer.study import read_study
-from explorer.team import Team, team
+from explorer.team import STUDIES_KEPT, Team
 from tests.explorer.small_studies import study
 
 STUDY = study(space={"n_cores": [8, 16, 24, 32, 48, 64], "clock": [0.8, 1.0, 1.2, 1.4], "l2": [0, 4, 16, 64]})
@@ -25,10 +27,11 @@ def helped(monkeypatch: pytest.MonkeyPatch):
     """A study whose boxes one other process helps to bound, however few they are."""
     monkeypatch.setattr(teams, "LEAST_ROWS", 2)
     small = read_study(STUDY)
-    with team(small, None, 2) as others:
-        for each in others[0]._ready:
-            assert each.result(timeout=60)
-        yield prepare(small, None, others)
+    with helpers(1) as pools:
+        together = Team(pools, small, None)
+        for each in together._ready:
+            each.result(timeout=60)
+        yield prepare(small, None, [together])
 
 
 def test_a_search_gives_the_same_however_many_processes_bound(helped):
@@ -42,39 +45,75 @@ def test_a_search_gives_the_same_however_many_processes_bound(helped):
 def test_work_goes_on_here_when_the_other_process_dies(helped):
     boxes = tighten(helped, root_boxes(helped))
     whole = bound_boxes(prepare(helped.document), boxes, helped.objectives).cost
-    (pid,) = helped.team[0]._pool._processes
+    (pid,) = helped.team[0]._pools[0]._processes
     os.kill(pid, signal.SIGKILL)
     np.testing.assert_array_equal(bound_boxes(helped, boxes, helped.objectives).cost, whole)
 
 
 def test_work_is_done_here_where_the_pool_is_broken(helped):
     others = helped.team[0]
-    (pid,) = others._pool._processes
+    (pid,) = others._pools[0]._processes
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(BrokenProcessPool):
-        others._pool.submit(int).result(timeout=60)
+        others._pools[0].submit(int).result(timeout=60)
     for _ in range(2):
         assert sum(others.shared(helped, len_of, (np.arange(10_000),), ())) == 10_000
 
 
 def test_a_process_that_could_not_prepare_is_left_out(helped):
-    others = Team(helped.team[0]._pool, 1)
-    others._ready[0].result(timeout=60)
+    others = helped.team[0]
     failed = type(others._ready[0])()
     failed.set_exception(BrokenProcessPool())
     others._ready = [failed]
     assert others.shared(helped, len_of, (np.arange(10_000),), ()) == [10_000]
 
 
-def test_no_process_is_started_for_one():
-    with team(read_study(STUDY), None, 1) as others:
-        assert others == []
-
-
 def test_a_team_that_is_not_ready_is_not_waited_for(helped):
-    never = Team(helped.team[0]._pool, 0)
-    never._ready = [type(helped.team[0]._ready[0])()]
-    assert never.shared(helped, len_of, (np.arange(10_000),), ()) == [10_000]
+    others = helped.team[0]
+    others._ready = [type(others._ready[0])()]
+    assert others.shared(helped, len_of, (np.arange(10_000),), ()) == [10_000]
+
+
+def test_a_process_that_keeps_the_study_no_longer_is_left_out(helped):
+    others = helped.team[0]
+    assert others.shared(helped, len_of, (np.arange(10_000),), ()) == [5_000, 5_000]
+    for _ in range(STUDIES_KEPT):
+        Team(others._pools, helped.document, None)._ready[0].result(timeout=60)
+    for _ in range(2):
+        assert sum(others.shared(helped, len_of, (np.arange(10_000),), ())) == 10_000
+    assert others.shared(helped, len_of, (np.arange(10_000),), ()) == [10_000]
+
+
+def test_a_team_of_processes_that_were_ended_works_alone(helped):
+    with helpers(1) as pools:
+        pass
+    assert Team(pools, helped.document, None).shared(helped, len_of, (np.arange(10_000),), ()) == [10_000]
+
+
+def test_each_other_process_always_does_the_same_places(helped):
+    with helpers(1) as more:
+        three = Team([*helped.team[0]._pools, *more], helped.document, None)
+        for each in three._ready:
+            each.result(timeout=60)
+        place = np.arange(9_000) * 7
+        found = [three.shared_by_place(helped, who_and_what, (place,), (), place) for _ in range(2)]
+    owners = [[who for who, _ in parts] for parts, _ in found]
+    assert owners[0] == owners[1] and len(set(owners[0])) == 3
+    for parts, position in found:
+        np.testing.assert_array_equal(np.concatenate([what for _, what in parts])[position], place)
+
+
+def test_processes_end_with_their_block():
+    before = set(active_children())
+    with helpers(2):
+        assert len(set(active_children()) - before) == 2
+    for child in set(active_children()) - before:
+        child.join(timeout=20)
+    assert set(active_children()) <= before
+
+
+def who_and_what(problem, rows):
+    return os.getpid(), rows
 
 
 def len_of(problem, rows):
