@@ -63,8 +63,9 @@ def robustness_report(problem: Problem, record: TrialRecord) -> dict[str, Any]:
         design serves within its limits has no regret.
     """
     regret = [ObjectiveDocument(metric=REGRET, direction="minimize")]
-    all_of = prepare(with_alternatives(problem.document).model_copy(update={"objectives": regret}), problem.inputs)
     document = problem.document
+    others = with_alternatives(document).model_copy(update={"objectives": regret})
+    all_of = prepare(others, problem.inputs, [each.for_study(others, problem.inputs) for each in problem.team])
     point = point_of(problem.space, record.params)[None, :]
     designs = designs_at(problem.space, point, node_nm=document.technology.node_nm, tdp_w=document.budget.tdp)
     rows = []

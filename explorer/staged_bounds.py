@@ -15,6 +15,9 @@ from models.serving.steady import CompiledServing
 WORTH_LOOKING = 0.02
 """Share of the boxes that the first stage leaves open, and the second closes, above which the next call has both."""
 
+FIRST_WAIT = 3
+"""Calls before the first look: boxes that wide are closed by nothing."""
+
 
 class StagedBounds:
     """
@@ -34,7 +37,7 @@ class StagedBounds:
         self._problem, self._objectives = problem, objectives
         chunked = any(isinstance(s, CompiledServing) and s.scenario.scheduling == "chunked" for s in problem.scenarios)
         self._in_one = not chunked or any(o.metric in METRICS and METRICS[o.metric].of_prompts for o in objectives)
-        self._calls = self._wait = self._next_look = 0
+        self._calls, self._wait, self._next_look = 0, FIRST_WAIT, FIRST_WAIT
 
     def __call__(self, boxes: Boxes, rival: Rival) -> BoxBounds:
         """Return bounds as `bound_boxes` does."""

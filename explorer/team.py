@@ -52,6 +52,10 @@ class Team:
         self._gone = False
         self._ready = [self._sent(pool, _prepare, self._study, document, inputs) for pool in pools]
 
+    def for_study(self, document: StudyDocument, inputs: Inputs) -> Team:
+        """The same processes, for another study."""
+        return Team(self._pools, document, inputs)
+
     def shared(self, problem: Problem, work: Callable[..., Any], rows: Rows, args: tuple[Any, ...]) -> list[Any]:
         """
         Return `work(problem, *rows, *args)` in parts of consecutive rows, one after the other.
