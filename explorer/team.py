@@ -18,13 +18,14 @@ from explorer.document import StudyDocument
 from explorer.inputs import Inputs
 from explorer.problem import Problem, prepare
 from explorer.regret import alone
+from explorer.samplers import EXACT
+from explorer.study import n_shards, sampler_of
 from models.checks import FloatArray, IntArray
 
 Rows = tuple[Boxes | NDArray[Any], ...]
 
 LEAST_ROWS = 256
 """Boxes or designs of the smallest part below which a call is not worth sharing out."""
-
 
 STUDIES_KEPT = 2
 """Studies that a process keeps prepared; one that helps with more goes on without those asked about least lately."""
@@ -132,6 +133,12 @@ class Team:
         except (BrokenProcessPool, StudyForgottenError):
             self._gone = True
             return None
+
+
+def join_team(problem: Problem, others: Callable[[], Sequence[ProcessPoolExecutor]]) -> None:
+    """Let other processes help with a study that is to be proven; they are asked for only then, and join once."""
+    if not problem.team and sampler_of(problem) == EXACT and not n_shards(problem) and (pools := others()):
+        problem.team.append(Team(pools, problem.document, problem.inputs))
 
 
 class StudyForgottenError(Exception):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from explorer.helpers import default_processes, helpers
 from service import key_commands
 
 app = typer.Typer(
@@ -61,14 +61,12 @@ def explore(
     timeout_s: Annotated[float | None, typer.Option(help="Search time in seconds.")] = None,
     processes: Annotated[
         int, typer.Option(min=1, max=64, envvar="CHIPFIT_PROCESSES", help="Processes that share a proof.")
-    ] = min(2, os.cpu_count() or 1),
+    ] = default_processes(),
     profile: ProfileOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Search the designs of a study and print the best."""
-    from explorer.helpers import helpers
-
-    with one_line_errors(), helpers(processes - 1) as others:
+    with helpers(processes - 1) as others, one_line_errors():
         from explorer.files import read_yaml, with_profile
         from explorer.run import explore_study
         from service.tables import print_result

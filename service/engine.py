@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +13,9 @@ from explorer.inputs import Uploads
 
 Document = dict[str, Any]
 
+
+Others = Callable[[], Sequence[ProcessPoolExecutor]]
+"""Processes that may help with a study, started when first asked for."""
 
 Lookup = Callable[[Sequence[Mapping[str, Any]]], Mapping[int, Mapping[str, Any]]]
 """Free parameters of designs -> position of those judged before, with their records."""
@@ -71,6 +75,7 @@ class StudyEngine:
     judges_freely: Callable[[Any], bool]
     n_shards: Callable[[Any], int]
     run_shard: Callable[[Any, int, Callable[[], bool]], Mapping[str, Any] | None]
+    join_team: Callable[[Any, Others], None]
     with_outcomes: Callable[[Any, Sequence[Mapping[str, Any]]], Any]
     with_history: Callable[[Any, Lookup], Any]
     similarity_fraction: Callable[[Any, Any], float]

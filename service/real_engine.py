@@ -16,6 +16,7 @@ from explorer.reevaluation import evaluate_designs, evaluation_identity
 from explorer.report import final_document, result_document
 from explorer.shards import run_shard, with_outcomes
 from explorer.space import read_space
+from explorer.team import join_team
 from explorer.warm_start import similarity_fraction, warm_designs, with_history, with_warm_start
 from explorer.what_if import what_if
 from service.catalogues import chip_documents, network_documents
@@ -48,6 +49,7 @@ def real_engine() -> StudyEngine:
         judges_freely=study.judges_freely,
         n_shards=study.n_shards,
         run_shard=run_shard,
+        join_team=join_team,
         with_outcomes=with_outcomes,
         with_history=with_history,
         similarity_fraction=similarity_fraction,

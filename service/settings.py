@@ -11,6 +11,8 @@ import limits
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from explorer.helpers import default_processes
+
 
 def default_data_dir() -> Path:
     """Folder of the embedded database, by the XDG convention."""
@@ -45,6 +47,7 @@ class Settings(BaseSettings):
     study_concurrency: int = Field(1, ge=1, description="Studies that this process runs at the same time")
     cell_concurrency: int = Field(1, ge=1, description="Cells of sweeps and runs of schedules it runs beside them")
     shard_concurrency: int = Field(1, ge=1, description="Shards of proofs that this process runs beside them")
+    processes: int = Field(default_factory=default_processes, ge=1, le=64, description="Processes that share a proof")
     max_running_studies: int | None = Field(None, ge=1, description="Studies that all processes together run")
     max_running_cells: int | None = Field(None, ge=1, description="Cells and runs that all processes together run")
     max_sweep_cells: int = Field(1000, ge=1, description="Most cells of one sweep")

@@ -21,7 +21,7 @@ from service.db import queries, shards
 from service.db.design_rows import find_judged
 from service.db.rows import NotFoundError
 from service.db.session import Database, reading, writing
-from service.engine import Document, StudyEngine
+from service.engine import Document, Others, StudyEngine
 from service.stored_inputs import prepare_study
 
 LOG = structlog.get_logger("chipfit.jobs")
@@ -78,6 +78,8 @@ class StudyRunner:
     database: Database
     engine: StudyEngine
     stopping: threading.Event
+    others: Others = tuple
+    """Processes that may help with a study."""
     cache: StudyCache = field(default_factory=StudyCache)
 
     def begin(self, study_id: str, attempt: int) -> Document:
@@ -214,6 +216,7 @@ class StudyRunner:
             return found
 
         began_s = time.perf_counter()
+        self.engine.join_team(problem, self.others)
         asked = problem if judged_under is None else self.engine.with_history(problem, lookup)
         if n_shards := self.engine.n_shards(problem):
             asked = self.engine.with_outcomes(asked, self._outcomes(study_id, min(chunk + 1, n_shards)) or [])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children
 
@@ -103,13 +106,41 @@ def test_each_other_process_always_does_the_same_places(helped):
         np.testing.assert_array_equal(np.concatenate([what for _, what in parts])[position], place)
 
 
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def gone_within(seconds, pids):
+    deadline_s = time.monotonic() + seconds
+    while time.monotonic() < deadline_s and not all(map(is_gone, pids)):
+        time.sleep(0.05)
+    return all(map(is_gone, pids))
+
+
 def test_processes_end_with_their_block():
     before = set(active_children())
     with helpers(2):
-        assert len(set(active_children()) - before) == 2
-    for child in set(active_children()) - before:
-        child.join(timeout=20)
-    assert set(active_children()) <= before
+        pids = [child.pid for child in set(active_children()) - before]
+        assert len(pids) == 2 and not any(map(is_gone, pids))
+    assert gone_within(20, pids)
+
+
+def test_processes_end_when_the_first_one_is_killed():
+    script = (
+        "import multiprocessing, os, signal\n"
+        "from explorer.helpers import helpers\n"
+        "if __name__ == '__main__':\n"
+        "    with helpers(1) as pools:\n"
+        "        print(pools[0].submit(os.getpid).result(), flush=True)\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert gone_within(20, [int(ended.stdout)])
 
 
 def who_and_what(problem, rows):

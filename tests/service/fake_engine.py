@@ -174,6 +174,7 @@ def fake_engine() -> StudyEngine:
         judges_freely=lambda problem: False,
         n_shards=lambda problem: 0,
         run_shard=lambda problem, index, keep_going: None,
+        join_team=lambda problem, others: None,
         with_outcomes=lambda problem, outcomes: problem,
         with_history=lambda problem, lookup: problem,
         similarity_fraction=lambda one, other: float(one.work == other.work),
