@@ -35,7 +35,7 @@ def explore_study(
     report : callable
         Told the progress after every chunk.
     others : sequence of ProcessPoolExecutor
-        Processes that bound boxes beside this one where the search is exact (`explorer.helpers`); the answer does not
+        Processes that bound boxes beside this one where the search is exact (`explorer.processes`); the answer does not
         depend on them.
     """
     started = time.perf_counter()

@@ -43,7 +43,7 @@ class Team:
     Parameters
     ----------
     pools : sequence of ProcessPoolExecutor
-        Of one process each (`explorer.helpers`).
+        Of one process each (`explorer.processes`).
     document, inputs
         As for `explorer.problem.prepare`.
     """

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from explorer.helpers import default_processes, helpers
+from explorer.processes import default_processes, other_processes
 from service import key_commands
 
 app = typer.Typer(
@@ -66,7 +66,7 @@ def explore(
     as_json: JsonFlag = False,
 ) -> None:
     """Search the designs of a study and print the best."""
-    with helpers(processes - 1) as others, one_line_errors():
+    with other_processes(processes - 1) as others, one_line_errors():
         from explorer.files import read_yaml, with_profile
         from explorer.run import explore_study
         from service.tables import print_result

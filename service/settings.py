@@ -11,7 +11,7 @@ import limits
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from explorer.helpers import default_processes
+from explorer.processes import default_processes
 
 
 def default_data_dir() -> Path:

@@ -14,8 +14,8 @@ from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, SetEnqueueOptions
 from service.db import executors, migrate, queries
 from service.db.session import Database, reading, writing
 from service.engine import Document, StudyEngine
-from service.jobs.helpers import Helpers
 from service.jobs.process import current_process, new_executor_id
+from service.jobs.proof_processes import ProofProcesses
 from service.jobs.runner import DrainedError, StudyRunner
 from service.jobs.schedule_clerk import ScheduleClerk
 from service.jobs.supervisor import Heartbeat, orphans
@@ -55,8 +55,8 @@ class JobExecutor:
 
     def __post_init__(self) -> None:
         self.heartbeat = Heartbeat(self.settings.beat_interval_s)
-        self.helpers = Helpers(self.settings.processes - 1)
-        self.runner = StudyRunner(self.database, self.engine, self.stopping, self.helpers)
+        self.proof_processes = ProofProcesses(self.settings.processes - 1)
+        self.runner = StudyRunner(self.database, self.engine, self.stopping, self.proof_processes)
         self._steps = threading.Lock()
 
     def start(self) -> None:
@@ -75,7 +75,7 @@ class JobExecutor:
             time.sleep(0.02)
         for thread in self.threads:
             thread.join(timeout=max(0.1, deadline_s - time.monotonic()))
-        self.helpers.stop()
+        self.proof_processes.stop()
         if self.launched:
             DBOS.destroy(destroy_registry=True)
             self.launched = False

@@ -16,8 +16,8 @@ import pytest
 from explorer import team as teams
 from explorer.bounds import bound_boxes, root_boxes, tighten
 from explorer.exact import ExactSearch
-from explorer.helpers import helpers
 from explorer.problem import prepare
+from explorer.processes import other_processes
 from explorer.study import read_study
 from explorer.team import STUDIES_KEPT, Team
 from tests.explorer.small_studies import study
@@ -30,7 +30,7 @@ def helped(monkeypatch: pytest.MonkeyPatch):
     """A study whose boxes one other process helps to bound, however few they are."""
     monkeypatch.setattr(teams, "LEAST_ROWS", 2)
     small = read_study(STUDY)
-    with helpers(1) as pools:
+    with other_processes(1) as pools:
         together = Team(pools, small, None)
         for each in together._ready:
             each.result(timeout=60)
@@ -88,13 +88,13 @@ def test_a_process_that_keeps_the_study_no_longer_is_left_out(helped):
 
 
 def test_a_team_of_processes_that_were_ended_works_alone(helped):
-    with helpers(1) as pools:
+    with other_processes(1) as pools:
         pass
     assert Team(pools, helped.document, None).shared(helped, len_of, (np.arange(10_000),), ()) == [10_000]
 
 
 def test_each_other_process_always_does_the_same_places(helped):
-    with helpers(1) as more:
+    with other_processes(1) as more:
         three = Team([*helped.team[0]._pools, *more], helped.document, None)
         for each in three._ready:
             each.result(timeout=60)
@@ -123,7 +123,7 @@ def gone_within(seconds, pids):
 
 def test_processes_end_with_their_block():
     before = set(active_children())
-    with helpers(2):
+    with other_processes(2):
         pids = [child.pid for child in set(active_children()) - before]
         assert len(pids) == 2 and not any(map(is_gone, pids))
     assert gone_within(20, pids)
@@ -132,9 +132,9 @@ def test_processes_end_with_their_block():
 def test_processes_end_when_the_first_one_is_killed():
     script = (
         "import multiprocessing, os, signal\n"
-        "from explorer.helpers import helpers\n"
+        "from explorer.processes import other_processes\n"
         "if __name__ == '__main__':\n"
-        "    with helpers(1) as pools:\n"
+        "    with other_processes(1) as pools:\n"
         "        print(pools[0].submit(os.getpid).result(), flush=True)\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
-from explorer.helpers import helpers
+from explorer.processes import other_processes
 
 
-class Helpers:
+class ProofProcesses:
     """
     Returns the processes; where one of them has died all are started anew. Several threads may share it.
 
@@ -33,7 +33,7 @@ class Helpers:
             if not all(_lives(pool) for pool in self._pools):
                 self._stop()
             if len(self._pools) < self._count:
-                self._pools = self._running.enter_context(helpers(self._count))
+                self._pools = self._running.enter_context(other_processes(self._count))
             return self._pools
 
     def stop(self) -> None:

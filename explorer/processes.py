@@ -19,7 +19,7 @@ def default_processes() -> int:
 
 
 @contextmanager
-def helpers(count: int) -> Iterator[list[ProcessPoolExecutor]]:
+def other_processes(count: int) -> Iterator[list[ProcessPoolExecutor]]:
     """
     Start processes that can join the team of a study (`explorer.team`); they end with the block.
 

@@ -11,7 +11,7 @@ from explorer.problem import prepare
 from explorer.study import read_study
 from explorer.team import join_team
 from service.app import create_app
-from service.jobs.helpers import Helpers
+from service.jobs.proof_processes import ProofProcesses
 from service.real_engine import real_engine
 from tests.explorer.small_studies import study
 from tests.service.conftest import quick_settings
@@ -24,7 +24,7 @@ EXACT = study(search={"sampler": "exact", "trials": 20})
 
 @pytest.fixture
 def one():
-    asked = Helpers(1)
+    asked = ProofProcesses(1)
     yield asked
     asked.stop()
 
@@ -47,10 +47,10 @@ def test_a_process_stays_as_long_as_it_lives(one):
 
 
 def test_none_is_started_where_none_is_wanted():
-    assert list(Helpers(0)()) == []
+    assert list(ProofProcesses(0)()) == []
 
 
-def test_only_a_study_that_is_to_be_proven_asks_for_helpers():
+def test_only_a_study_that_is_to_be_proven_asks_for_other_processes():
     sampled = prepare(read_study(study(search={"sampler": "random"})))
     join_team(sampled, lambda: NEVER("asked for processes"))
     assert sampled.team == []
