@@ -14,6 +14,9 @@ from explorer.space import read_space
 from explorer.study import prepare, read_study
 
 LONG = os.environ.get("CHIPFIT_LONG") == "1"
+
+JUDGED_TOGETHER = 1000
+"""Designs of a space that are judged at a time: all their inner choices at once would not fit the memory."""
 """Whether the random tests run in their slow, larger form."""
 
 SPACE = {
@@ -100,9 +103,12 @@ def all_points(space):
 
 def enumerated(problem):
     """Least cost of any feasible design, infinite where there is none: what an exact search must find."""
-    judgement = judge_points(problem, all_points(problem.space))
-    cost = problem.objectives[0].sign * judgement.objectives[:, 0]
-    return float(np.min(np.where(judgement.feasible, cost, np.inf)))
+    points, best = all_points(problem.space), np.inf
+    for start in range(0, len(points), JUDGED_TOGETHER):
+        judgement = judge_points(problem, points[start : start + JUDGED_TOGETHER])
+        cost = problem.objectives[0].sign * judgement.objectives[:, 0]
+        best = min(best, float(np.min(np.where(judgement.feasible, cost, np.inf))))
+    return best
 
 
 def proven(problem, target_gap=0.0):

@@ -16,6 +16,7 @@ from models.serving.scenario import Slo
 from tests.explorer.small_studies import (
     COST,
     ENERGY,
+    JUDGED_TOGETHER,
     LONG,
     RATE,
     SPACE,
@@ -29,7 +30,8 @@ from tests.explorer.small_studies import (
 )
 
 N_CASES, N_WITH_LOCAL_SEARCH = (500, 100) if LONG else (20, 3)
-MAX_DESIGNS = 2000 if LONG else 100
+MOST_DESIGNS = 50_000 if LONG else 100
+"""Of a random space; its own limit is drawn between 100 and this, small ones as often as large ones."""
 
 ONE_MIX, THREE_MIXES = {"quality": {"no_worse_than": "bf16"}}, {"quality": None}
 BASES = {
@@ -63,11 +65,13 @@ def random_problem(seed):
     rng = np.random.default_rng(seed)
     name = list(BASES)[seed % len(BASES)]
     objective = OBJECTIVES[int(rng.integers(len(OBJECTIVES)))]
+    most = int(np.exp(rng.uniform(np.log(100), np.log(MOST_DESIGNS))))
     free = with_limits(
         base(name), area_mm2=1e4, unit_cost_usd=np.inf, slo=Slo(), objectives=(objective,),
-        space=random_space(rng, MAX_DESIGNS, links="chips" in name),
+        space=random_space(rng, most, links="chips" in name),
     )  # fmt: skip
-    judged = judge_points(free, all_points(free.space))
+    points = all_points(free.space)
+    judged = judge_points(free, points[rng.choice(len(points), min(len(points), JUDGED_TOGETHER), replace=False)])
     found = judged.evaluations[0]
 
     def drawn(values, otherwise):
