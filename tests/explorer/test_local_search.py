@@ -83,3 +83,18 @@ def split_candidates(boxes, axis):
     rows = np.arange(boxes.n_boxes)
     wide = boxes.high[rows, axis] > boxes.low[rows, axis]
     return boxes.take(wide), axis[wide]
+
+
+def test_a_search_that_meets_the_way_of_an_earlier_one_is_left():
+    boxes = random_boxes(LIMITED, 2000, 7)
+    rows = np.array_split(np.arange(boxes.n_boxes), 4)
+    points = points_inside(boxes, 7)
+    starts = [best_of(LIMITED, RATE, points[part], boxes.first[part], boxes.last[part]) for part in rows]
+    known = set()
+    first = polished(LIMITED, RATE, starts, known)
+    assert first.cost == polished(LIMITED, RATE, starts).cost
+    assert (*first.point.tolist(), first.alternative) in known
+    before = set(known)
+    assert polished(LIMITED, RATE, [*starts, first], known).cost >= first.cost
+    assert polished(LIMITED, RATE, [first], known).point is None
+    assert before <= known
