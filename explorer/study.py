@@ -160,6 +160,12 @@ def run_chunk(problem: Problem, past: Sequence[TrialRecord], chunk: int) -> list
     return records
 
 
+def catch_up(problem: Problem, chunk: int) -> None:
+    """Do again what the chunks before this one proved, where another process did that: its time is counted already."""
+    if sampler_of(problem) == EXACT and not n_shards(problem):
+        proof_after(problem, chunk)
+
+
 def _asked_records(
     problem: Problem, sampler: str, past: Sequence[TrialRecord], chunk: int, count: int
 ) -> list[TrialRecord]:

@@ -50,7 +50,8 @@ class StudyEngine:
     """
     Search and evaluation as pure functions, so that a study resumes exactly; what a document names comes with it.
 
-    `run_chunk(problem, past, chunk)` returns the same records for the same past and chunk; `timeout_s(problem)` is
+    `run_chunk(problem, past, chunk)` returns the same records for the same past and chunk; `catch_up(problem, chunk)`
+    does again what it rests on where another process did that, which is not counted twice; `timeout_s(problem)` is
     the search time after which a study ends with what it has; `evaluation_identity` is the same for evaluations that
     give the same answer, and None for requests at fault; a study that `judges_freely` leaves records that serve equal
     ones; `run_shard` does the heavy part of one chunk of a study that has `n_shards`, of which the chunk is made once
@@ -62,6 +63,7 @@ class StudyEngine:
     prepare: Callable[[Any, Uploads], Any]
     n_chunks: Callable[[Any], int]
     run_chunk: Callable[[Any, list[Any], int], list[Any]]
+    catch_up: Callable[[Any, int], None]
     is_finished: Callable[[Any, list[Any]], bool]
     result_document: Callable[[Any, list[Any]], Document]
     final_document: Callable[[Any, list[Any]], Document]

@@ -36,6 +36,7 @@ def real_engine() -> StudyEngine:
         prepare=study.prepare,
         n_chunks=study.n_chunks,
         run_chunk=study.run_chunk,
+        catch_up=study.catch_up,
         is_finished=study.is_finished,
         result_document=result_document,
         final_document=final_document,

@@ -215,8 +215,9 @@ class StudyRunner:
             taken += len(found)
             return found
 
-        began_s = time.perf_counter()
         self.engine.join_team(problem, self.others)
+        self.engine.catch_up(problem, chunk)
+        began_s = time.perf_counter()
         asked = problem if judged_under is None else self.engine.with_history(problem, lookup)
         if n_shards := self.engine.n_shards(problem):
             asked = self.engine.with_outcomes(asked, self._outcomes(study_id, min(chunk + 1, n_shards)) or [])

@@ -12,7 +12,7 @@ from explorer.problem import judge_points
 from explorer.run import explore_study
 from explorer.samplers import AUTO, EXACT, EXHAUSTIVE, ONE_OBJECTIVE, SAMPLERS
 from explorer.space import point_of
-from explorer.study import is_finished, n_chunks, n_trials, record_from_json, run_chunk, sampler_of
+from explorer.study import catch_up, is_finished, n_chunks, n_trials, record_from_json, run_chunk, sampler_of
 from explorer.work_limits import require_few_roots
 from tests.explorer.small_studies import SPACE, all_points, enumerated, problem_of, study
 
@@ -318,3 +318,21 @@ class TestStall:
     def test_a_proof_goes_on_to_its_gap(self):
         records = flat(run(problem_of(of(EXACT, search={"stall_trials": 1, "trials": 90}))))
         assert records[-1].certificate[0]["complete"]
+
+
+def test_a_proof_that_was_caught_up_with_goes_on_as_if_it_had_never_stopped():
+    document = of(EXACT, objectives=[RATE, COST], search={"trials": 90})
+    whole, fresh = problem_of(document), problem_of(document)
+    chunks = run(whole)
+    last = len(chunks) - 1
+    catch_up(fresh, last)
+    (proof,) = fresh.proofs
+    assert proof.chunks_done == last > 0
+    assert timeless(run_chunk(fresh, flat(chunks[:last]), last)) == timeless(chunks[last])
+    assert fresh.proofs[0] is proof
+
+
+def test_a_sampled_study_has_nothing_to_catch_up_with():
+    problem = problem_of(of("random"))
+    catch_up(problem, 2)
+    assert problem.proofs == []

@@ -157,6 +157,7 @@ def fake_engine() -> StudyEngine:
         prepare=lambda spec, _uploads=None: spec,
         n_chunks=n_chunks,
         run_chunk=run_chunk,
+        catch_up=lambda problem, chunk: None,
         is_finished=lambda problem, past: len(past) >= problem.trials,
         result_document=result_document,
         final_document=result_document,

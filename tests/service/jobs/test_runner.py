@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -155,3 +156,17 @@ def test_a_study_ends_after_its_planned_chunks_whatever_the_engine_says(database
     assert run_to_end(runner_on(database, engine), study_id) == "succeeded"
     with reading(database) as session:
         assert queries.get_study(session, study_id).chunks_done == 4
+
+
+def test_work_done_again_after_a_change_of_process_is_not_counted_twice(database: Database) -> None:
+    study_id, caught_up = make_study(database, trials=40), []
+
+    def catch_up(problem: Any, chunk: int) -> None:
+        caught_up.append(chunk)
+        time.sleep(0.3)
+
+    runner = runner_on(database, dataclasses.replace(fake_engine(), catch_up=catch_up))
+    assert run_to_end(runner, study_id) == "succeeded"
+    assert caught_up == [0, 1, 2, 3]
+    with reading(database) as session:
+        assert queries.get_study(session, study_id).busy_s < 0.3
