@@ -6,15 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from explorer.bounds import (
-    Boxes,
-    alternative_costs,
-    alternative_windows,
-    join,
-    point_boxes,
-    tighten,
-    tighten_halves,
-)
+from explorer.bounds import alternative_costs
+from explorer.boxes import Boxes, alternative_windows, join, point_boxes
+from explorer.budget_cuts import tighten, tighten_halves
 from explorer.exact import BATCH_BOXES, SEEN_EVERY, SEEN_PER_ROUND, halves, split_axis
 from explorer.local_search import DIAGONAL, NEAR_BATCHES, exchanges, fitted_to_plans
 from explorer.pareto import non_dominated

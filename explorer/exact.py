@@ -7,16 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from explorer.bounds import (
-    Below,
-    Boxes,
-    alternative_windows,
-    budget_spans,
-    join,
-    root_boxes,
-    tighten,
-    tighten_halves,
-)
+from explorer.box_bounds import Below
+from explorer.boxes import Boxes, alternative_windows, join, root_boxes
+from explorer.budget_cuts import budget_spans, tighten, tighten_halves
 from explorer.local_search import DIAGONAL, Incumbent, Operation, best_of, best_of_each, polished
 from explorer.objectives import REGRET, Objective
 from explorer.problem import Problem

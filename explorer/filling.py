@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from explorer.bounds import idle_parameters
+from explorer.boxes import idle_parameters
 from explorer.objectives import COMBINED, REGRET, Objective
 from explorer.problem import Judgement, Problem, judge_points
 from models.checks import FloatArray, IntArray

@@ -8,18 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from explorer.bounds import (
-    LINKS,
-    Below,
-    alternative_costs,
-    alternative_windows,
-    bound_boxes,
-    mixture_point_boxes,
-    point_boxes,
-    tighten,
-    useful_formats,
-    uses_link,
-)
+from explorer.bounds import alternative_costs, bound_boxes
+from explorer.box_bounds import Below
+from explorer.boxes import LINKS, alternative_windows, mixture_point_boxes, point_boxes, useful_formats, uses_link
+from explorer.budget_cuts import tighten
 from explorer.objectives import Objective
 from explorer.problem import Problem
 from explorer.space import Space

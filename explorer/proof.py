@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.bounds import root_boxes
+from explorer.boxes import root_boxes
 from explorer.cover import CoverSearch, empty_archive
 from explorer.exact import ExactSearch, shuffled
 from explorer.hypervolume import proven_hypervolume

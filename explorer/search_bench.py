@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from explorer.bounds import is_boundable, root_boxes
+from explorer.bounds import is_boundable
+from explorer.boxes import root_boxes
 from explorer.cover import CoverSearch, empty_archive
 from explorer.document import StudyError
 from explorer.exact import ExactSearch, shuffled

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.bounds import Boxes, root_boxes
+from explorer.boxes import Boxes, root_boxes
 from explorer.cover import CoverSearch, empty_archive
 from explorer.document import StudyError
 from explorer.exact import ExactSearch, shuffled

@@ -6,7 +6,9 @@ import dataclasses
 
 import numpy as np
 
-from explorer.bounds import BoxBounds, Boxes, Rival, bound_boxes
+from explorer.bounds import bound_boxes
+from explorer.box_bounds import BoxBounds, Rival
+from explorer.boxes import Boxes
 from explorer.objectives import Objective
 from explorer.problem import Problem
 from models.metrics import METRICS

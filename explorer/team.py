@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.bounds import Boxes
+from explorer.boxes import Boxes
 from explorer.document import StudyDocument
 from explorer.inputs import Inputs
 from explorer.problem import Problem, prepare

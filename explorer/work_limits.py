@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from explorer.bounds import alternative_windows, idle_parameters
+from explorer.boxes import alternative_windows, idle_parameters
 from explorer.document import StudyError
 from explorer.problem import Problem
 

@@ -3,22 +3,11 @@
 import numpy as np
 import pytest
 
-from explorer.bounds import (
-    Below,
-    Boxes,
-    alternative_costs,
-    alternative_windows,
-    bound_boxes,
-    budget_spans,
-    corners,
-    idle_parameters,
-    is_boundable,
-    join,
-    point_boxes,
-    require_boundable,
-    root_boxes,
-    tighten,
-)
+from explorer.bounds import alternative_costs, bound_boxes, is_boundable, require_boundable
+from explorer.box_bounds import Below
+from explorer.boxes import Boxes, alternative_windows, idle_parameters, join, point_boxes, root_boxes
+from explorer.budget_cuts import budget_spans, tighten
+from explorer.corners import corners
 from explorer.document import StudyError
 from explorer.objectives import COMBINED, REGRET, Objective
 from explorer.problem import judge_points

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from explorer.bounds import alternative_costs, root_boxes
+from explorer.bounds import alternative_costs
+from explorer.boxes import root_boxes
 from explorer.cover import Archive, CoverSearch, empty_archive
 from explorer.hypervolume import dominated_hypervolume, proven_hypervolume
 from explorer.objectives import Objective

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from explorer.bounds import root_boxes
+from explorer.boxes import root_boxes
 from explorer.cover import CoverSearch, empty_archive
 from explorer.exact import ExactSearch, halves
 from explorer.local_search import neighbours

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from explorer.bounds import alternative_costs, tighten, tighten_halves
+from explorer.bounds import alternative_costs
+from explorer.budget_cuts import tighten, tighten_halves
 from explorer.exact import halves
 from explorer.local_search import Incumbent, best_of, polished, recut_exchanges, single_exchanges
 from tests.explorer.small_studies import ENERGY, RATE

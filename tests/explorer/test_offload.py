@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from explorer.bounds import idle_parameters
+from explorer.boxes import idle_parameters
 from explorer.document import StudyError
 from explorer.evaluation import evaluate_document
 from explorer.problem import judge_points

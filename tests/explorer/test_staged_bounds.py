@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from explorer import staged_bounds
-from explorer.bounds import Below, bound_boxes, without_prompts
+from explorer.bounds import bound_boxes, without_prompts
+from explorer.box_bounds import Below
 from explorer.objectives import Objective
 from explorer.staged_bounds import FIRST_WAIT, StagedBounds
 from models.evaluate import evaluate

@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from explorer.bounds import alternative_costs, alternative_windows, is_boundable
+from explorer.bounds import alternative_costs, is_boundable
+from explorer.boxes import alternative_windows
 from explorer.document import StudyError
 from explorer.problem import judge_points
 from explorer.run import explore_study

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from explorer import team as teams
-from explorer.bounds import bound_boxes, root_boxes, tighten
+from explorer.bounds import bound_boxes
+from explorer.boxes import root_boxes
+from explorer.budget_cuts import tighten
 from explorer.exact import ExactSearch
 from explorer.problem import prepare
 from explorer.processes import other_processes

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import yaml
 
-from explorer.bounds import alternative_costs, bound_boxes, idle_parameters, mixture_point_boxes
+from explorer.bounds import alternative_costs, bound_boxes
+from explorer.boxes import idle_parameters, mixture_point_boxes
 from explorer.document import StudyError
 from explorer.evaluation import evaluate_document
 from explorer.exact import ExactSearch
