@@ -183,10 +183,9 @@ class FactorTables:
 
 def _needed(blocks: IntArray, wanted: BoolArray | None, n_blocks: int) -> BoolArray:
     """Whether a design needs each block, shape (n_designs, n_blocks), from the blocks of what it asks for."""
-    needed = np.zeros((len(blocks), n_blocks), dtype=bool)
-    rows, columns = np.nonzero(np.ones(blocks.shape, dtype=bool) if wanted is None else wanted)
-    needed[rows, blocks[rows, columns]] = True
-    return needed
+    needed = np.zeros((len(blocks), n_blocks + 1), dtype=bool)
+    needed[np.arange(len(blocks))[:, None], blocks if wanted is None else np.where(wanted, blocks, n_blocks)] = True
+    return needed[:, :n_blocks]
 
 
 def _equal_columns(mask: BoolArray) -> list[list[int]]:
