@@ -9,8 +9,8 @@ from explorer.bounds import alternative_costs
 from explorer.budget_cuts import tighten, tighten_halves
 from explorer.exact import halves
 from explorer.local_search import Incumbent, best_of, polished, recut_exchanges, single_exchanges
+from tests.explorer.random_boxes import FULL, LIMITED, N_BOXES, points_inside, random_boxes
 from tests.explorer.small_studies import ENERGY, RATE
-from tests.explorer.test_bounds import FULL, LIMITED, N_BOXES, points_inside, random_boxes
 
 NAMES = [p.name for p in FULL.space.parameters]
 

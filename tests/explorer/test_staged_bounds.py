@@ -14,8 +14,8 @@ from models.evaluate import evaluate
 from models.hardware.design import reference_design
 from models.operators.factor_tables import FactorTables
 from models.serving.scenario import Slo
+from tests.explorer.random_boxes import FULL, LIMITED, random_boxes
 from tests.explorer.small_studies import COST, ENERGY, RATE, enumerated, problem_of, proven, study, with_limits
-from tests.explorer.test_bounds import FULL, LIMITED, random_boxes
 
 SOME = (RATE, ENERGY, COST)
 EARLY = with_limits(FULL, area_mm2=600.0, slo=Slo(ttft_s=0.02))
