@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -49,6 +50,7 @@ def other_processes(count: int) -> Iterator[list[ProcessPoolExecutor]]:
 
 def _begin() -> None:
     """In another process: end with the first one however that ends, give way to what answers people, import."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both, and the first one decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(NICENESS)

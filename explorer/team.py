@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -122,7 +122,7 @@ class Team:
         """A job on its way to another process, None where it is gone."""
         try:
             return pool.submit(*job)
-        except (BrokenProcessPool, RuntimeError):  # the latter where the pool was shut down
+        except RuntimeError:  # the pool is broken or was shut down
             self._gone = True
             return None
 
@@ -130,7 +130,7 @@ class Team:
         """What another process found, None where it is gone or has forgotten the study."""
         try:
             return None if sent is None else sent.result()
-        except (BrokenProcessPool, StudyForgottenError):
+        except (BrokenProcessPool, CancelledError, StudyForgottenError):
             self._gone = True
             return None
 
