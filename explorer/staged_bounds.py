@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from explorer.bounds import bound_boxes
+from explorer.bounds import bound_boxes, without_prompts
 from explorer.box_bounds import BoxBounds, Rival
 from explorer.boxes import Boxes
 from explorer.objectives import Objective
@@ -25,9 +25,10 @@ class StagedBounds:
     """
     Bounds without prompts computed alone, and at times with them for the boxes that these leave open.
 
-    Prompts are two fifths of the work of a box and decide nothing but the latency of first tokens, which seldom binds
-    where the rate of tokens does not. Calls have the second stage as long as it closes boxes; while it does not, twice
-    as many calls go without it as before. Bounds are valid either way. A function of the calls so far.
+    Such prompts are up to three tenths of the work of a box (`chat-550-150`) and decide nothing but the latency of
+    first tokens, which seldom binds where the rate of tokens does not. Calls have the second stage as long as it closes
+    boxes; while it does not, twice as many calls go without it as before. Bounds are valid either way. A function of
+    the calls so far.
 
     Parameters
     ----------
@@ -37,8 +38,11 @@ class StagedBounds:
 
     def __init__(self, problem: Problem, objectives: tuple[Objective, ...]) -> None:
         self._problem, self._objectives = problem, objectives
-        chunked = any(isinstance(s, CompiledServing) and s.scenario.scheduling == "chunked" for s in problem.scenarios)
-        self._in_one = not chunked or any(o.metric in METRICS and METRICS[o.metric].of_prompts for o in objectives)
+        left_out = any(
+            isinstance(each, CompiledServing) and not each.looks_at_prompts
+            for each in without_prompts(problem).scenarios
+        )
+        self._in_one = not left_out or any(o.metric in METRICS and METRICS[o.metric].of_prompts for o in objectives)
         self._calls, self._wait, self._next_look = 0, FIRST_WAIT, FIRST_WAIT
 
     def __call__(self, boxes: Boxes, rival: Rival) -> BoxBounds:

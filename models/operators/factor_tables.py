@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,13 +120,14 @@ class FactorTables:
     Keeps rows of shape (width,), each keyed by the values of some design parameters.
 
     The rows of a table are built by the function of the caller, which must depend on nothing but those parameters,
-    block by block as their entries are wanted. With `keeps_runs` the last run of each program on a single design is
-    kept too, so that its alternatives are looked up where they are asked for again.
+    block by block as their entries are wanted; several threads may ask. With `keeps_runs` the last run of each program
+    on a single design is kept too, so that its alternatives are looked up where they are asked for again.
     """
 
     def __init__(self, *, keeps_runs: bool = False) -> None:
         self.kept_runs: dict[Hashable, KeptRun] | None = {} if keeps_runs else None
         self._tables: dict[Hashable, _Table] = {}
+        self._lock = threading.Lock()
 
     def rows(
         self,
@@ -160,25 +162,38 @@ class FactorTables:
             Which of those are needed; the others may hold anything.
         """
         rate = np.broadcast_to(rate_ratio, (designs.n_designs,))
-        if name not in self._tables:
-            self._tables[name] = _Table(blocks)
-        table, keys = self._tables[name], _keys(designs, fields, rate)
-        columns = (
-            np.broadcast_to(np.arange(len(blocks)), (designs.n_designs, len(blocks))) if columns is None else columns
-        )
-        places = table.places(keys)
-        missing = table.missing(places)
-        if missing.any():
-            needed = _needed(table.block_of[columns], wanted, missing.shape[1])
-            missing &= needed
-            if table.forget_if_full(missing):
-                places, missing = table.places(keys), needed
-            for alike in _equal_columns(missing):
-                rows = np.flatnonzero(missing[:, alike[0]])
-                rows = rows[np.unique(places[rows], return_index=True)[1]]
-                some = designs if np.array_equal(rows, np.arange(designs.n_designs)) else take(designs, rows)
-                table.fill(places[rows], alike, functools.partial(build, some, rate[rows]))
-        return table.entries(places, columns)
+        keys = _keys(designs, fields, rate)
+        if columns is None:
+            columns = np.broadcast_to(np.arange(len(blocks)), (designs.n_designs, len(blocks)))
+        with self._lock:
+            if name not in self._tables:
+                self._tables[name] = _Table(blocks)
+            table = self._tables[name]
+            places = table.places(keys)
+            missing = table.missing(places)
+            if missing.any():
+                needed = _needed(table.block_of[columns], wanted, missing.shape[1])
+                missing &= needed
+                if table.forget_if_full(missing):
+                    places, missing = table.places(keys), needed
+                _fill(table, places, missing, designs, rate, build)
+            return table.entries(places, columns)
+
+
+def _fill(
+    table: _Table,
+    places: IntArray,
+    missing: BoolArray,
+    designs: DesignBatch,
+    rate: FloatArray,
+    build: Callable[[DesignBatch, FloatArray, IntArray], FloatArray],
+) -> None:
+    """Build what is missing, each block of each row once."""
+    for alike in _equal_columns(missing):
+        rows = np.flatnonzero(missing[:, alike[0]])
+        rows = rows[np.unique(places[rows], return_index=True)[1]]
+        some = designs if np.array_equal(rows, np.arange(designs.n_designs)) else take(designs, rows)
+        table.fill(places[rows], alike, functools.partial(build, some, rate[rows]))
 
 
 def _needed(blocks: IntArray, wanted: BoolArray | None, n_blocks: int) -> BoolArray:

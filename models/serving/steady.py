@@ -71,7 +71,7 @@ class CompiledServing:
 
     def without_prompts(self) -> CompiledServing:
         """
-        The same scenario with prompts computed alone left out, for bounds at two thirds of the work.
+        The same scenario with prompts computed alone left out, for bounds at less work.
 
         Where prompts share the steps of the others nothing but TTFT and the peak of the power follows from them. TTFT
         is then that of a step, which it is never below.

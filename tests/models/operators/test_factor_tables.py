@@ -1,5 +1,9 @@
 """Tables of shared rows: built once, right after eviction, keyed by everything they depend on."""
 
+import functools
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -126,3 +130,20 @@ def test_equal_designs_of_a_batch_are_built_once():
     tables, rows, designs = FactorTables(), Rows(), take(random_designs(1, 2), [0, 1, 0, 0])
     tables.rows("t", designs, FIELDS, TWO_BLOCKS, rows, columns=np.full((4, 1), 2))
     assert rows.built == 2
+
+
+def test_threads_that_fill_one_table_get_the_rows_of_their_own_designs():
+    rows, batches = Rows(), [random_designs(seed, 40) for seed in range(8)]
+    right = [rows(designs, np.ones(40)) for designs in batches]
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(10):
+            tables = FactorTables()
+            ask = functools.partial(FactorTables.rows, tables, "t", fields=FIELDS, blocks=TWO_BLOCKS, build=rows)
+            with ThreadPoolExecutor(8) as threads:
+                found = list(threads.map(ask, batches * 5))
+            for i, each in enumerate(found):
+                np.testing.assert_array_equal(each, right[i % 8])
+    finally:
+        sys.setswitchinterval(interval_s)
