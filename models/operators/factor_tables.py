@@ -44,29 +44,37 @@ class KeptRun:
     activities: Sequence[TermActivity]
 
 
-class _Table:
+class Blocks:
     """
-    Blocks of the rows of one table, one after the other, and where those of each key begin.
+    Entries of a row that are built together; made once for all tables of a program.
 
     Parameters
     ----------
-    blocks : integer array of shape (width,)
-        Block of each entry of a row.
+    block : integer array of shape (width,)
+        Block of each entry, any numbers.
     """
 
-    def __init__(self, blocks: IntArray) -> None:
-        self._members = [np.flatnonzero(blocks == each) for each in np.unique(blocks)]
-        self._size = np.array([len(each) for each in self._members])
-        self.block_of = np.unique(blocks, return_inverse=True)[1].astype(np.int64)
-        self._offset = np.concatenate([np.arange(n) for n in self._size])[
-            np.argsort(np.concatenate(self._members), kind="stable")
-        ]
+    def __init__(self, block: IntArray) -> None:
+        distinct, of_entry = np.unique(block, return_inverse=True)
+        self.of_entry = of_entry.astype(np.int64)
+        self.members = [np.flatnonzero(self.of_entry == each) for each in range(len(distinct))]
+        self.size = np.array([len(each) for each in self.members], dtype=np.int64)
+        self.offset = np.zeros(len(block), dtype=np.int64)
+        for each in self.members:
+            self.offset[each] = np.arange(len(each))
+
+
+class _Table:
+    """Blocks of the rows of one table, one after the other, and where those of each key begin."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
         self._forget()
 
     def _forget(self) -> None:
         self._position: dict[bytes, int] = {}
         self._values, self._used = np.empty(64), 0
-        self._start = np.full((64, len(self._members)), -1)
+        self._start = np.full((64, len(self._blocks.members)), -1)
 
     def places(self, keys: list[bytes]) -> IntArray:
         """Position of each key, of new ones too."""
@@ -84,14 +92,14 @@ class _Table:
 
     def forget_if_full(self, missing: BoolArray) -> bool:
         """Forget everything where there is no room for so many blocks, and tell whether."""
-        full = (self._used + int((missing @ self._size).sum())) * 8 > MAX_TABLE_BYTES and self._used > 0
+        full = (self._used + int((missing @ self._blocks.size).sum())) * 8 > MAX_TABLE_BYTES and self._used > 0
         if full:
             self._forget()
         return full
 
     def fill(self, places: IntArray, blocks: list[int], build: Callable[[IntArray], FloatArray]) -> None:
         """Build some blocks at different places."""
-        entries = np.concatenate([self._members[each] for each in blocks])
+        entries = np.concatenate([self._blocks.members[each] for each in blocks])
         order = np.argsort(entries)
         built = np.empty((len(places), len(entries)))
         built[:, order] = build(entries[order])
@@ -99,13 +107,14 @@ class _Table:
         if end > len(self._values):
             self._values = _grown(self._values, end, np.nan)
         self._values[self._used : end] = built.reshape(-1)
-        row = self._used + len(entries) * np.arange(len(places))
-        self._start[places[:, None], blocks] = row[:, None] + (np.cumsum(self._size[blocks]) - self._size[blocks])
+        row, size = self._used + len(entries) * np.arange(len(places)), self._blocks.size[blocks]
+        self._start[places[:, None], blocks] = row[:, None] + (np.cumsum(size) - size)
         self._used = end
 
     def entries(self, places: IntArray, columns: IntArray) -> FloatArray:
         """Entries `columns` of shape (n_places, n_columns) of the rows at some places; anything where not built."""
-        return np.asarray(self._values[self._start[places[:, None], self.block_of[columns]] + self._offset[columns]])
+        begin = self._start[places[:, None], self._blocks.of_entry[columns]]
+        return np.asarray(self._values[begin + self._blocks.offset[columns]])
 
 
 def _grown(values: NDArray[Any], needed: int, fill: float) -> NDArray[Any]:
@@ -134,7 +143,7 @@ class FactorTables:
         name: Hashable,
         designs: DesignBatch,
         fields: Sequence[str],
-        blocks: IntArray,
+        blocks: Blocks,
         build: Callable[[DesignBatch, FloatArray, IntArray], FloatArray],
         *,
         rate_ratio: FloatArray | float = 1.0,
@@ -150,8 +159,8 @@ class FactorTables:
             Of the table.
         fields : sequence of str
             Design parameters that decide a row.
-        blocks : integer array of shape (width,)
-            Block of each entry of a row; entries of a block are built together.
+        blocks : Blocks
+            Of the entries of a row.
         build : callable
             Some designs, their rate ratios and rising positions in a row -> those entries, shape (n_some, n_positions).
         rate_ratio : array of shape (n_designs,), optional
@@ -162,9 +171,8 @@ class FactorTables:
             Which of those are needed; the others may hold anything.
         """
         rate = np.broadcast_to(rate_ratio, (designs.n_designs,))
-        keys = _keys(designs, fields, rate)
-        if columns is None:
-            columns = np.broadcast_to(np.arange(len(blocks)), (designs.n_designs, len(blocks)))
+        keys, width = _keys(designs, fields, rate), len(blocks.of_entry)
+        some = np.broadcast_to(np.arange(width), (designs.n_designs, width)) if columns is None else columns
         with self._lock:
             if name not in self._tables:
                 self._tables[name] = _Table(blocks)
@@ -172,12 +180,12 @@ class FactorTables:
             places = table.places(keys)
             missing = table.missing(places)
             if missing.any():
-                needed = _needed(table.block_of[columns], wanted, missing.shape[1])
+                needed = _needed(blocks.of_entry[some], wanted, missing.shape[1])
                 missing &= needed
                 if table.forget_if_full(missing):
                     places, missing = table.places(keys), needed
                 _fill(table, places, missing, designs, rate, build)
-            return table.entries(places, columns)
+            return table.entries(places, some)
 
 
 def _fill(
@@ -205,13 +213,10 @@ def _needed(blocks: IntArray, wanted: BoolArray | None, n_blocks: int) -> BoolAr
 
 def _equal_columns(mask: BoolArray) -> list[list[int]]:
     """Columns of a mask that are not empty, neighbours that are equal together."""
-    groups: list[list[int]] = []
-    for column in np.flatnonzero(mask.any(axis=0)).tolist():
-        if groups and np.array_equal(mask[:, column], mask[:, groups[-1][-1]]):
-            groups[-1].append(column)
-        else:
-            groups.append([column])
-    return groups
+    columns = np.flatnonzero(mask.any(axis=0))
+    held = mask[:, columns]
+    changes = np.flatnonzero((held[:, 1:] != held[:, :-1]).any(axis=0)) + 1
+    return [part.tolist() for part in np.split(columns, changes) if len(part)]
 
 
 def _keys(designs: DesignBatch, fields: Sequence[str], rate_ratio: FloatArray | float) -> list[bytes]:

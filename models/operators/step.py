@@ -31,7 +31,7 @@ from models.operators.collective import (
 )
 from models.operators.elementwise import elementwise_time_s, resident_fraction
 from models.operators.expert_term import expert_activity
-from models.operators.factor_tables import FactorTables, KeptRun, compress
+from models.operators.factor_tables import Blocks, FactorTables, KeptRun, compress
 from models.operators.gemm import (
     effective_l2_bytes,
     gemm_buffer_bytes,
@@ -123,6 +123,16 @@ class StepProgram:
     """Position in `gemm_shapes` -> block of shapes whose cycles are tabulated together."""
     calibration: Calibration = UNCALIBRATED
     """Constants of all its operators."""
+
+    @functools.cached_property
+    def gemm_shape_blocks(self) -> Blocks:
+        """Blocks of `gemm_shapes` whose cycles are tabulated together."""
+        return Blocks(self.gemm_shape_block)
+
+    @functools.cached_property
+    def gemm_column_blocks(self) -> Blocks:
+        """All `gemm_columns` as one block."""
+        return Blocks(np.zeros(len(self.gemm_shape_index), dtype=np.int64))
 
     @functools.cached_property
     def gemm_tiles(self) -> ShapeTiles:
@@ -420,10 +430,10 @@ def _gemm_activities(
     )
     ids = None if alternatives is None else _wanted_columns(program, alternatives)
     cycles = _cycles(program, designs, computed, tables, ids)
-    one_block = np.zeros(len(columns["m"]), dtype=np.int64)
     dram = tables.rows(
-        (program, "dram"), designs, CACHE_FIELDS, one_block, lambda some, *_: _gemm_dram(program, some), columns=ids
-    )
+        (program, "dram"), designs, CACHE_FIELDS, program.gemm_column_blocks,
+        lambda some, *_: _gemm_dram(program, some), columns=ids,
+    )  # fmt: skip
     if ids is not None:
         vector_ops, macs, computed, crossing = vector_ops[ids], macs[ids], computed[ids], crossing[ids]
     cycles = cycles + vector_ops / (designs.vector_lanes_per_core * designs.n_cores)[:, None]
@@ -477,7 +487,7 @@ def _cycles(
             (program, OPERAND_BYTES[code]),
             designs,
             CYCLE_FIELDS,
-            program.gemm_shape_block,
+            program.gemm_shape_blocks,
             functools.partial(_shape_cycles, program, OPERAND_BYTES[code]),
             rate_ratio=rates[:, code],
             columns=index,

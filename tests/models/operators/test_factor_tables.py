@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from models.hardware.design import concatenate, take
 from models.operators import factor_tables
-from models.operators.factor_tables import FactorTables, compress
+from models.operators.factor_tables import Blocks, FactorTables, compress
 from models.operators.step import run_step
 from tests.models.random_designs import random_designs
 from tests.models.serving_scenarios import compiled
 
 FIELDS = ("n_cores", "l2_bytes")
 ALL = np.arange(4)
-ONE_BLOCK, TWO_BLOCKS = np.zeros(4, dtype=int), np.array([7, 7, 3, 7])
+ONE_BLOCK, TWO_BLOCKS = Blocks(np.zeros(4, dtype=int)), Blocks(np.array([7, 7, 3, 7]))
 
 
 class Rows:
