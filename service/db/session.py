@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
 
 _BUSY_TIMEOUT_MS = 30_000
 _IDLE_TRANSACTION_MS = 10_000
@@ -59,8 +60,14 @@ class Database:
         return self.url.render_as_string(hide_password=True)
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections, those in use as soon as they are given back."""
+        sa.event.listen(self.pool, "checkin", _close_connection)
         self.pool.dispose()
+
+
+def _close_connection(_connection: Any, record: ConnectionPoolEntry) -> None:
+    """Close a connection in place of keeping it in a pool that nobody asks any more."""
+    record.invalidate()
 
 
 def database_url(text: str) -> sa.URL:
